@@ -1,0 +1,66 @@
+"""Pure functions, tensors in and tensors out: every formula of the library, none of its state."""
+
+from owttt.functional.accuracies import auroc, expected_calibration_error, fpr_at_tpr, harmonic_mean, oscr
+from owttt.functional.gaussians import (
+    Gaussian,
+    add_ridge,
+    covariance,
+    gaussian_kl,
+    ridge,
+    running_gaussian,
+    symmetric_kl,
+    symmetric_kl_diagonal,
+)
+from owttt.functional.losses import (
+    covariance_discrepancy,
+    entropy,
+    information_maximisation,
+    known_clustering,
+    mean_discrepancy,
+    unknown_clustering,
+)
+from owttt.functional.precision import full_precision, wide, widest
+from owttt.functional.prototypes import expansion_threshold, isolated_samples, kept
+from owttt.functional.scores import (
+    centred_score,
+    cosine_score,
+    cosine_similarity,
+    energy_score,
+    max_softmax_score,
+)
+from owttt.functional.thresholds import otsu_threshold, threshold_candidates
+
+__all__ = [
+    "Gaussian",
+    "add_ridge",
+    "auroc",
+    "centred_score",
+    "cosine_score",
+    "cosine_similarity",
+    "covariance",
+    "covariance_discrepancy",
+    "energy_score",
+    "entropy",
+    "expansion_threshold",
+    "expected_calibration_error",
+    "fpr_at_tpr",
+    "full_precision",
+    "gaussian_kl",
+    "harmonic_mean",
+    "information_maximisation",
+    "isolated_samples",
+    "kept",
+    "known_clustering",
+    "max_softmax_score",
+    "mean_discrepancy",
+    "oscr",
+    "otsu_threshold",
+    "ridge",
+    "running_gaussian",
+    "symmetric_kl",
+    "symmetric_kl_diagonal",
+    "threshold_candidates",
+    "unknown_clustering",
+    "wide",
+    "widest",
+]

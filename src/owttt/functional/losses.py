@@ -1,0 +1,47 @@
+"""The losses of the methods: tensors in, a scalar out."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from owttt.functional.precision import wide
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """Return the entropy H(softmax(l)) `(B,)` of each row of logits."""
+    log_p = wide(logits).log_softmax(dim=1)
+    return -(log_p.exp() * log_p).sum(dim=1)
+
+
+def information_maximisation(logits: Tensor) -> Tensor:
+    """Mean H(p_i) - H(p̄): every sample certain, the batch diverse (SHOT)."""
+    mean = wide(logits).softmax(dim=1).mean(dim=0)
+    diversity: Tensor = -torch.xlogy(mean, mean).sum()
+    return entropy(logits).mean() - diversity
+
+
+def known_clustering(similarity: Tensor, temperature: float) -> Tensor:
+    """Pull weak samples to their nearest source prototype: mean K-way cross entropy of `similarity / δ` `(n, K)`."""
+    return F.cross_entropy(similarity / temperature, similarity.argmax(dim=1))
+
+
+def unknown_clustering(similarity: Tensor, nearest_unknown: Tensor, temperature: float) -> Tensor:
+    """Pull strong samples to their nearest strong prototype and away from the source's.
+
+    Mean (K+1)-way cross entropy to the last class, whose logit is the largest cosine `(n,)` to the pool.
+    """
+    logits = torch.cat((similarity, nearest_unknown[:, None]), dim=1) / temperature
+    last = torch.full((len(logits),), logits.shape[1] - 1, device=logits.device)
+    return F.cross_entropy(logits, last)
+
+
+def mean_discrepancy(a: Tensor, b: Tensor) -> Tensor:
+    """Return the mean over dimensions of (μ_a - μ_b)² (TTT++)."""
+    return (a - b).square().mean()
+
+
+def covariance_discrepancy(a: Tensor, b: Tensor) -> Tensor:
+    """Return ‖C_a - C_b‖²_F / (4D²) (TTT++, from CORAL)."""
+    return (a - b).square().sum() / (4 * a.shape[-1] ** 2)

@@ -1,0 +1,29 @@
+"""Where digits matter: similarities, variances and inverses are never computed in half precision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+
+def wide(values: Tensor) -> Tensor:
+    """Return half-precision values as float32, others as they are."""
+    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+
+
+def widest(device: torch.device) -> torch.dtype:
+    """Return the widest real type of a device (Apple's has no float64)."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+@contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """Suspend the caller's autocast: inside, matrix products keep the type of their inputs."""
+    if not torch.is_autocast_enabled(device.type):
+        yield
+        return
+    with torch.autocast(device.type, enabled=False):
+        yield
