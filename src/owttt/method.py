@@ -1,0 +1,106 @@
+"""What a method is: how it predicts, and the one place where it changes."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from owttt.detector import Threshold
+from owttt.features import FeatureExtractor
+from owttt.source import SourceStats
+from owttt.types import Forward, Order, Verdict
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the adapter decided and a method may have to follow."""
+
+    order: Order
+    threshold: Threshold
+
+
+class Method(nn.Module, ABC):
+    """A way to adapt. A subclass is final, stores its options in `__init__`, and implements `adapt`.
+
+    State lives in the network, in buffers and in `self.optimizer`: resetting, saving and resuming then work without
+    another line. Build state in `setup`, which runs once the network is there.
+    """
+
+    name: ClassVar[str]
+    adapts: ClassVar[bool] = True
+    """Whether `adapt` changes anything."""
+
+    temperature: float = 0.1
+    """δ, by which cosines are divided to make logits."""
+
+    network: FeatureExtractor
+    source: SourceStats
+    setting: Setting
+    optimizer: torch.optim.Optimizer | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def bind(self, network: FeatureExtractor, source: SourceStats, setting: Setting) -> Self:
+        """Take over a network (the caller's copy), frozen and in evaluation mode, and set up."""
+        self.network = network.eval().requires_grad_(False)
+        self.source = source
+        self.setting = setting
+        self.setup()
+        return self
+
+    def setup(self) -> None:
+        """Create buffers and the optimiser, or raise a ValueError that says why this network cannot be adapted."""
+        return
+
+    @property
+    def backpropagates(self) -> bool:
+        """Whether `adapt` needs the graph of the forward pass it is given."""
+        return False
+
+    def forward(self, x: Tensor) -> Forward:
+        """Return features and logits, in the mode this method predicts in. Changes nothing."""
+        out: Forward = self.network(x)
+        return out
+
+    @abstractmethod
+    def adapt(self, x: Tensor, out: Forward, verdict: Verdict) -> None:
+        """Learn from a batch, from `out = self.forward(x)` and from what the detector said of it."""
+
+    def options(self) -> dict[str, Any]:
+        """Return the options this method was made with."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def optimise(
+        self, parameters: Iterable[nn.Parameter], make: Callable[[list[nn.Parameter]], torch.optim.Optimizer]
+    ) -> None:
+        """Thaw the parameters and give them an optimiser."""
+        chosen = list(parameters)
+        for parameter in chosen:
+            parameter.requires_grad_(True)
+        self.optimizer = make(chosen)
+
+    def optimise_backbone(self, lr: float, momentum: float) -> None:
+        """SGD on all parameters but the head's."""
+        self.optimise(
+            self.network.backbone_parameters(), lambda chosen: torch.optim.SGD(chosen, lr=lr, momentum=momentum)
+        )
+
+    def descend(self, loss: Tensor) -> None:
+        """Take one step down the gradient of a loss."""
+        assert self.optimizer is not None
+        self.optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def train(self, mode: bool = True) -> Self:
+        """Stay in evaluation mode: a method itself decides when a layer uses batch statistics."""
+        del mode
+        return super().train(False)

@@ -1,0 +1,45 @@
+"""BN: batch statistics instead of the source's (Schneider et al., NeurIPS 2020; Nado et al., 2020).
+
+Every BatchNorm layer normalises with `(1 - α)·source + α·batch`; α = 1 is prediction-time batch normalisation. There is
+no state to learn: each batch stands for itself.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from torch import Tensor
+
+from owttt.method import Method
+from owttt.norm import batch_norms, batch_statistics
+from owttt.types import Forward, Verdict
+
+
+@final
+class BatchNorm(Method):
+    """Predict with the statistics of the batch."""
+
+    name = "bn"
+    adapts = False
+
+    def __init__(self, *, alpha: float = 1.0) -> None:
+        super().__init__()
+        if not 0 <= alpha <= 1:
+            raise ValueError(f"alpha is a share between 0 and 1, got {alpha}.")
+        self.alpha = alpha
+
+    def setup(self) -> None:
+        """Refuse a network without BatchNorm: this method would be TEST under another name."""
+        if not batch_norms(self.network):
+            raise ValueError(
+                "Method 'bn' replaces the statistics of BatchNorm layers and this network has none; use 'test', or a "
+                "method that trains ('tent', 'owttt', …)."
+            )
+
+    def forward(self, x: Tensor) -> Forward:
+        """Predict with mixed statistics."""
+        with batch_statistics(self.network, self.alpha):
+            return super().forward(x)
+
+    def adapt(self, x: Tensor, out: Forward, verdict: Verdict) -> None:
+        """Do nothing: the adaptation is in the forward pass."""

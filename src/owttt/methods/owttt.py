@@ -1,0 +1,161 @@
+"""OWTTT: open-world test-time training with dynamic prototype expansion (Li et al., ICCV 2023).
+
+One batch, with unit source prototypes P_s and a queue P_n of strong prototypes that starts empty:
+
+1. expansion   Strong samples, largest score first, join P_n if 1 - max cos to P_s ∪ P_n is above τ~, the threshold of
+               these extended scores.
+2. clustering  Of the weak samples the half with the lowest scores is pulled to its nearest source prototype (K-way
+               cross entropy of cos/δ), of the strong ones the half with the highest to its nearest strong prototype,
+               away from P_s (K+1-way). L_PC is the sum of both means.
+3. alignment   L_KLD = ½(KL(s‖t) + KL(t‖s)) between the Gaussian of source features and a running one of weak samples,
+               whose forward pass also moves the BatchNorm statistics.
+4. update      One SGD step on L_PC + λ·L_KLD over the backbone.
+
+In the authors' order (adapt-then-predict) the loss sees the pool as it was before step 1, so that a new prototype acts
+one batch late and there is no clustering while the pool is empty.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from owttt.detector import Otsu
+from owttt.functional import (
+    cosine_similarity,
+    expansion_threshold,
+    full_precision,
+    isolated_samples,
+    kept,
+    known_clustering,
+    unknown_clustering,
+    wide,
+)
+from owttt.memory import Queue
+from owttt.method import Method
+from owttt.methods.alignment import GlobalAlignment
+from owttt.norm import moving_statistics
+from owttt.types import ADAPT_THEN_PREDICT, Forward, Verdict
+
+Clustering = Literal["off", "source", "extended"]
+CLUSTERINGS: Final = ("off", "source", "extended")
+
+
+@final
+class OWTTT(Method):
+    """The paper's method; each part is an option, so that every row of its ablation is one call.
+
+    `clustering`: "extended" on P_s ∪ P_n, "source" on P_s only, "off". `expansion`, `alignment`: parts on or off.
+    `lr` is α, `alignment_weight` λ, `temperature` δ, `pool_size` N_q, `keep_rate` the share of each group that trains,
+    `horizon` the memory of the running Gaussian in samples.
+    """
+
+    name = "owttt"
+
+    def __init__(
+        self,
+        *,
+        lr: float = 1e-3,
+        momentum: float = 0.9,
+        alignment_weight: float = 1.0,
+        clustering: Clustering = "extended",
+        expansion: bool = True,
+        alignment: bool = True,
+        keep_rate: float = 0.5,
+        pool_size: int = 100,
+        temperature: float = 0.1,
+        horizon: int = 1280,
+    ) -> None:
+        super().__init__()
+        if clustering not in CLUSTERINGS:
+            raise ValueError(f"clustering must be one of {CLUSTERINGS}, got {clustering!r}.")
+        if not 0 < keep_rate <= 1:
+            raise ValueError(f"keep_rate is a share above 0 and up to 1, got {keep_rate}.")
+        if not temperature > 0:
+            raise ValueError(f"temperature must be positive, got {temperature}.")
+        self.lr = lr
+        self.momentum = momentum
+        self.alignment_weight = alignment_weight
+        self.clustering = clustering
+        self.expansion = expansion
+        self.alignment = alignment
+        self.keep_rate = keep_rate
+        self.pool_size = pool_size
+        self.temperature = temperature
+        self.horizon = horizon
+
+    def setup(self) -> None:
+        """Train the backbone; start with an empty pool and the source's Gaussian."""
+        self.optimise_backbone(self.lr, self.momentum)
+        self.pool = Queue(self.pool_size, self.source.mean.shape, self.source.mean)
+        self.target = GlobalAlignment(self.source, self.horizon)
+        self.delayed = self.setting.order == ADAPT_THEN_PREDICT
+        self.weighted = not isinstance(self.setting.threshold, Otsu) or self.setting.threshold.weighted
+
+    @property
+    def backpropagates(self) -> bool:
+        """Whether every sample trains, so that the prediction's own graph serves the clustering loss."""
+        return self.clustering == "extended" and self.keep_rate == 1
+
+    def adapt(self, x: Tensor, out: Forward, verdict: Verdict) -> None:
+        """Expand the pool, then take one step on both losses.
+
+        Clustering is backpropagated before the alignment pass moves the BatchNorm statistics its graph depends on.
+        """
+        assert self.optimizer is not None
+        known = self.pool.values.clone()
+        if self.expansion and verdict.strong.any():
+            self._expand(out.features.detach(), verdict)
+        pool = known if self.delayed else self.pool.values
+        self.optimizer.zero_grad()
+        clustered = self._cluster(x, out, verdict, pool)
+        aligned = self._align(x[verdict.weak])
+        if clustered or aligned:
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+
+    def _expand(self, features: Tensor, verdict: Verdict) -> None:
+        with full_precision(features.device):
+            unit = F.normalize(wide(features[verdict.strong]), dim=1)
+            pool = self.pool.values
+            nearest_known = (unit @ self.source.prototypes.T).amax(dim=1)
+            extended = 1 - torch.cat((nearest_known[:, None], unit @ pool.T), dim=1).amax(dim=1)
+            split = expansion_threshold(extended, weighted=self.weighted)
+            scores = verdict.scores[verdict.strong]
+            chosen = isolated_samples(scores, unit, nearest_known, pool, self.pool_size, verdict.threshold, split)
+            self.pool.push(unit[chosen])
+
+    def _cluster(self, x: Tensor, out: Forward, verdict: Verdict, pool: Tensor) -> bool:
+        """Backpropagate the clustering loss through the samples it uses, and say whether there were any."""
+        if self.clustering == "off" or (self.delayed and self.clustering == "extended" and not len(pool)):
+            return False
+        weak = kept(verdict.scores, verdict.weak, self.keep_rate, highest=False)
+        strong = kept(verdict.scores, verdict.strong, self.keep_rate, highest=True)
+        if self.clustering == "source" or not len(pool):
+            strong = strong[:0]
+        chosen = torch.cat((weak, strong))
+        if not len(chosen):
+            return False
+        features = out.features[chosen] if self.backpropagates else self.network(x[chosen]).features
+        similarity = cosine_similarity(features, self.source.prototypes)
+        loss = similarity.new_zeros(())
+        if len(weak):
+            loss = loss + known_clustering(similarity[: len(weak)], self.temperature)
+        if len(strong):
+            nearest = cosine_similarity(features[len(weak) :], pool).amax(dim=1)
+            loss = loss + unknown_clustering(similarity[len(weak) :], nearest, self.temperature)
+        torch.autograd.backward(loss)
+        return True
+
+    def _align(self, x: Tensor) -> bool:
+        """Backpropagate the alignment loss of the weak samples, and say whether there were any."""
+        if not self.alignment or not len(x):
+            return False
+        with moving_statistics(self.network):
+            features = self.network(x).features
+        loss = self.alignment_weight / 2 * self.target(features)
+        torch.autograd.backward(loss)
+        return True

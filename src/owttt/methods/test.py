@@ -1,0 +1,21 @@
+"""TEST: the source model unchanged, with the detector. The floor every other method has to beat."""
+
+from __future__ import annotations
+
+from typing import final
+
+from torch import Tensor
+
+from owttt.method import Method
+from owttt.types import Forward, Verdict
+
+
+@final
+class Test(Method):
+    """Predict, never adapt."""
+
+    name = "test"
+    adapts = False
+
+    def adapt(self, x: Tensor, out: Forward, verdict: Verdict) -> None:
+        """Do nothing."""

@@ -1,0 +1,63 @@
+"""TTT++, alignment only: match mean and covariance of the features (Liu et al., NeurIPS 2021).
+
+    w·[ ‖C_s - C_t‖²/(4D²) / c  +  mean (μ_s - μ_t)² / m ]
+
+μ_t and C_t come from a queue of the last 1536 features, this batch with gradient; c and m are the same quantities
+measured between source batches of N, so both terms are about 1 when the target differs from the source no more than
+source batches from each other. While the queue holds only n < N samples, batches of n are the measure: c and m are N/n
+times larger. Without that the first small batches would tear the network apart.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from torch import Tensor
+
+from owttt.functional import covariance, covariance_discrepancy, full_precision, mean_discrepancy, wide
+from owttt.memory import Queue
+from owttt.method import Method
+from owttt.norm import moving_statistics
+from owttt.types import Forward, Verdict
+
+
+@final
+class TTTPlusPlus(Method):
+    """Align first and second moments with the source; `prune` leaves rejected samples out."""
+
+    name = "ttt++"
+
+    def __init__(
+        self, *, lr: float = 1e-2, momentum: float = 0.9, weight: float = 0.05, queue: int = 1536, prune: bool = False
+    ) -> None:
+        super().__init__()
+        self.lr = lr
+        self.momentum = momentum
+        self.weight = weight
+        self.queue = queue
+        self.prune = prune
+
+    def setup(self) -> None:
+        """Train the backbone; keep a queue of features."""
+        self.optimise_backbone(self.lr, self.momentum)
+        self.recent = Queue(self.queue, self.source.mean.shape, self.source.mean)
+
+    def adapt(self, x: Tensor, out: Forward, verdict: Verdict) -> None:
+        """Take one step, with BatchNorm in train mode."""
+        x = x[verdict.weak] if self.prune else x
+        if not len(x):
+            return
+        with moving_statistics(self.network):
+            features = wide(self.network(x).features)
+        with full_precision(features.device):
+            self.descend(self._loss(self.recent.joined(features)))
+        self.recent.push(features)
+
+    def _loss(self, features: Tensor) -> Tensor:
+        source = self.source
+        fewer = (source.spread_samples / len(features)).clamp_min(1)
+        least = torch.finfo(features.dtype).tiny
+        first = mean_discrepancy(source.mean, features.mean(dim=0)) / (source.mean_spread * fewer).clamp_min(least)
+        second = covariance_discrepancy(source.covariance, covariance(features))
+        return self.weight * (first + second / (source.covariance_spread * fewer).clamp_min(least))
