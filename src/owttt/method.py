@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -92,11 +93,13 @@ class Method(nn.Module, ABC):
             self.network.backbone_parameters(), lambda chosen: torch.optim.SGD(chosen, lr=lr, momentum=momentum)
         )
 
-    def descend(self, loss: Tensor) -> None:
-        """Take one step down the gradient of a loss."""
+    def descend(self, loss: Tensor, max_norm: float = math.inf) -> None:
+        """Take one step down the gradient of a loss, the gradient cut to a length of `max_norm`."""
         assert self.optimizer is not None
         self.optimizer.zero_grad()
         torch.autograd.backward(loss)
+        if max_norm < math.inf:
+            nn.utils.clip_grad_norm_([p for group in self.optimizer.param_groups for p in group["params"]], max_norm)
         self.optimizer.step()
         self.optimizer.zero_grad()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -16,9 +18,12 @@ def entropy(logits: Tensor) -> Tensor:
 
 
 def information_maximisation(logits: Tensor) -> Tensor:
-    """Mean H(p_i) - H(p̄): every sample certain, the batch diverse (SHOT)."""
-    mean = wide(logits).softmax(dim=1).mean(dim=0)
-    diversity: Tensor = -torch.xlogy(mean, mean).sum()
+    """Mean H(p_i) - H(p̄): every sample certain, the batch diverse (SHOT).
+
+    p̄ is computed as a logarithm, so that a class nobody is predicted as has a finite gradient.
+    """
+    log_mean = wide(logits).log_softmax(dim=1).logsumexp(dim=0) - math.log(len(logits))
+    diversity = -(log_mean.exp() * log_mean).sum()
     return entropy(logits).mean() - diversity
 
 

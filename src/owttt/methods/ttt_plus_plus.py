@@ -4,8 +4,11 @@
 
 μ_t and C_t come from a queue of the last 1536 features, this batch with gradient; c and m are the same quantities
 measured between source batches of N, so both terms are about 1 when the target differs from the source no more than
-source batches from each other. While the queue holds only n < N samples, batches of n are the measure: c and m are N/n
-times larger. Without that the first small batches would tear the network apart.
+source batches from each other.
+
+Two bounds are ours, so that small batches and small networks do not diverge: while the queue holds only n < N samples,
+batches of n are the measure (c and m are N/n times larger), and the gradient is cut to length `max_norm`, because the
+covariance term grows with the fourth power of the features (infinity: the original).
 """
 
 from __future__ import annotations
@@ -29,13 +32,21 @@ class TTTPlusPlus(Method):
     name = "ttt++"
 
     def __init__(
-        self, *, lr: float = 1e-2, momentum: float = 0.9, weight: float = 0.05, queue: int = 1536, prune: bool = False
+        self,
+        *,
+        lr: float = 1e-2,
+        momentum: float = 0.9,
+        weight: float = 0.05,
+        queue: int = 1536,
+        max_norm: float = 1.0,
+        prune: bool = False,
     ) -> None:
         super().__init__()
         self.lr = lr
         self.momentum = momentum
         self.weight = weight
         self.queue = queue
+        self.max_norm = max_norm
         self.prune = prune
 
     def setup(self) -> None:
@@ -51,7 +62,7 @@ class TTTPlusPlus(Method):
         with moving_statistics(self.network):
             features = wide(self.network(x).features)
         with full_precision(features.device):
-            self.descend(self._loss(self.recent.joined(features)))
+            self.descend(self._loss(self.recent.joined(features)), self.max_norm)
         self.recent.push(features)
 
     def _loss(self, features: Tensor) -> Tensor:

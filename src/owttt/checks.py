@@ -1,0 +1,307 @@
+"""The contract every method passes. Write a method, then run `check_method(MyMethod)` in your tests.
+
+Each check is a function in `CHECKS` that builds small networks and streams of its own, needs no data, and raises an
+AssertionError that says what went wrong.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import math
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from owttt import state
+from owttt.adapter import Adapter, wrap
+from owttt.method import Method
+from owttt.source import SourceStats
+from owttt.types import Prediction
+
+CLASSES: Final = 4
+AnyMethod = str | Method | type[Method]
+
+
+@dataclass(frozen=True)
+class World:
+    """A classifier, its source statistics, and a stream of known (shifted) and unknown samples to try a method on."""
+
+    model: nn.Module
+    source: SourceStats
+    stream: Tensor
+
+    def wrap(self, method: AnyMethod, **options: Any) -> Adapter:
+        """Wrap the classifier with a method."""
+        return wrap(self.model, method, source=self.source, **options)
+
+
+def check_method(method: AnyMethod, **options: Any) -> None:
+    """Run every check on a method (a name, a class, or an instance) with these options of `wrap`."""
+    for name, check in CHECKS.items():
+        try:
+            check(method, **options)
+        except Exception as error:
+            raise AssertionError(f"{name}: {error}") from error
+
+
+def make_world(network: Callable[[], nn.Module], dtype: torch.dtype = torch.float32) -> World:
+    """Build a world around a network for 1×8×8 images; the same every time."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = network().to(dtype)
+        templates = torch.randn(2 * CLASSES, 1, 8, 8)
+        labels = torch.arange(160) % CLASSES
+        source = templates[labels] + 0.3 * torch.randn(160, 1, 8, 8)
+        kinds = torch.randint(2 * CLASSES, (96,))
+        stream = 0.8 * templates[kinds] + 0.3 + 0.5 * torch.randn(96, 1, 8, 8)
+    loader = [(x.to(dtype), y) for x, y in zip(source.split(40), labels.split(40), strict=True)]
+    return World(model, SourceStats.fit(model, loader, CLASSES, progress=False), stream.to(dtype))
+
+
+def batch_norm_network() -> nn.Module:
+    """Return a network with BatchNorm whose features are not negative."""
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(),
+        nn.Linear(128, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, CLASSES),
+    )  # fmt: skip
+
+
+def plain_network() -> nn.Module:
+    """Return a network without any normalisation."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, CLASSES))
+
+
+def signed_network() -> nn.Module:
+    """Return a network with LayerNorm and features of both signs, whose cosine scores exceed 1."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.LayerNorm(16), nn.Tanh(), nn.Linear(16, CLASSES))
+
+
+def adapt_changes_state(method: AnyMethod, **options: Any) -> None:
+    """A method that says it adapts changes its state with a batch, and one that says it does not does not."""
+    world = make_world(batch_norm_network)
+    adapter = world.wrap(method, **options)
+    before = state.snapshot(adapter.method, adapter.method.optimizer)
+    adapter(world.stream[:32])
+    changed = _differences(before, state.collect(adapter.method, adapter.method.optimizer))
+    assert bool(changed) == adapter.method.adapts, f"adapts is {adapter.method.adapts}, but changed: {changed[:3]}"
+
+
+def predict_changes_nothing(method: AnyMethod, **options: Any) -> None:
+    """Predicting leaves every tensor as it was."""
+    world = make_world(batch_norm_network)
+    adapter = world.wrap(method, **options)
+    adapter(world.stream[:32])
+    before = _whole(adapter)
+    adapter.predict(world.stream[32:64])
+    adapter.method(world.stream[32:64])
+    changed = _differences(before, _whole(adapter))
+    assert not changed, f"predicting changed {changed[:3]}"
+
+
+def reset_restores_everything(method: AnyMethod, **options: Any) -> None:
+    """After a reset, the same stream gives the same answers and ends in the same state."""
+    world = make_world(batch_norm_network)
+    adapter = world.wrap(method, **options)
+    start = _whole(adapter)
+    first = _run(adapter, world.stream)
+    end = _whole(adapter)
+    adapter.reset()
+    assert not _differences(start, _whole(adapter)), "reset left a different state"
+    _assert_same(first, _run(adapter, world.stream), "after a reset")
+    assert not _differences(end, _whole(adapter)), "the second run ended in a different state"
+
+
+def saved_state_resumes(method: AnyMethod, **options: Any) -> None:
+    """A new adapter that restores a saved state goes on bit for bit like the one that saved it."""
+    world = make_world(batch_norm_network)
+    adapter, fresh = world.wrap(method, **options), world.wrap(method, **options)
+    _run(adapter, world.stream[:48])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "state.safetensors"
+        adapter.save(path)
+        fresh.restore(path)
+    _assert_same(_run(adapter, world.stream[48:]), _run(fresh, world.stream[48:]), "after restoring")
+    assert not _differences(_whole(adapter), _whole(fresh)), "the resumed run ended in a different state"
+
+
+def any_batch_size(method: AnyMethod, **options: Any) -> None:
+    """Batches of any size from one sample work, in any succession."""
+    world = make_world(batch_norm_network)
+    adapter = world.wrap(method, **options)
+    start = 0
+    for size in (1, 2, 3, 1, 17, 5, 1):
+        out = adapter(world.stream[start : start + size])
+        assert len(out) == size, f"a batch of {size} got {len(out)} answers"
+        start += size
+        _assert_finite(adapter, f"after a batch of {size}")
+
+
+def one_sided_batches(method: AnyMethod, **options: Any) -> None:
+    """Batches that are all weak, all strong, or have a single sample of a kind work."""
+    world = make_world(batch_norm_network)
+    for threshold in (math.inf, -math.inf, _leave_one_below, _leave_one_above):
+        adapter = world.wrap(method, **options | {"threshold": threshold})
+        for batch in world.stream.split(16):
+            adapter(batch)
+        _assert_finite(adapter, f"with the threshold {threshold}")
+
+
+def no_batch_norm(method: AnyMethod, **options: Any) -> None:
+    """Without BatchNorm (or any normalisation) a method works, or says why not when it wraps."""
+    for network in (plain_network, signed_network):
+        world = make_world(network)
+        try:
+            adapter = world.wrap(method, **options)
+        except ValueError:
+            continue
+        _run(adapter, world.stream)
+        _assert_finite(adapter, f"on {network.__name__}")
+
+
+def signed_features(method: AnyMethod, **options: Any) -> None:
+    """Features of both signs (scores above 1) are split, not all rejected or all accepted."""
+    world = make_world(signed_network)
+    try:
+        adapter = world.wrap(method, **options | {"score": "cosine", "threshold": "adaptive"})
+    except ValueError:
+        return
+    out = _run(adapter, world.stream)
+    rejected = float((out.label < 0).float().mean())
+    assert 0 < rejected < 1, f"{rejected:.0%} of signed features were rejected"
+    _assert_finite(adapter, "on signed features")
+
+
+def double_precision(method: AnyMethod, **options: Any) -> None:
+    """A float64 network stays in float64, answers included."""
+    world = make_world(batch_norm_network, torch.float64)
+    adapter = world.wrap(method, **options)
+    out = _run(adapter, world.stream)
+    assert out.score.dtype == out.logits.dtype == torch.float64, f"answers came in {out.score.dtype}"
+    modules = state.collect(adapter, None).items()
+    narrow = [name for name, value in modules if value.is_floating_point() and value.dtype != torch.float64]
+    assert not narrow, f"these tensors are not float64: {narrow[:3]}"
+
+
+def mixed_precision(method: AnyMethod, **options: Any) -> None:
+    """Under autocast to bfloat16 everything runs and stays finite."""
+    world = make_world(batch_norm_network)
+    adapter = world.wrap(method, **options)
+    with torch.autocast("cpu", torch.bfloat16):
+        _run(adapter, world.stream)
+    _assert_finite(adapter, "under autocast")
+
+
+def constant_input(method: AnyMethod, **options: Any) -> None:
+    """A stream of one repeated image (a stuck camera, a black frame) neither breaks nor rejects everything."""
+    world = make_world(batch_norm_network)
+    for image in (torch.zeros_like(world.stream[:1]), world.stream[:1]):
+        adapter = world.wrap(method, **options | {"threshold": "adaptive"})
+        out = adapter(image.repeat(16, 1, 1, 1))
+        assert (out.label >= 0).any(), "identical samples were all rejected"
+        _run(adapter, image.repeat(32, 1, 1, 1))
+        _assert_finite(adapter, "on constant input")
+
+
+def deterministic(method: AnyMethod, **options: Any) -> None:
+    """The same stream gives the same answers, whatever the global random state."""
+    world = make_world(batch_norm_network)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        first = _run(world.wrap(method, **options), world.stream)
+        torch.manual_seed(2)
+        _assert_same(first, _run(world.wrap(method, **options), world.stream), "in a second run")
+
+
+def sees_no_labels(method: AnyMethod, **options: Any) -> None:
+    """`adapt` takes the batch, the forward pass and the verdict: there is no place for a label."""
+    adapter = make_world(batch_norm_network).wrap(method, **options)
+    parameters = list(inspect.signature(adapter.method.adapt).parameters)
+    assert parameters == ["x", "out", "verdict"], f"adapt takes {parameters}"
+
+
+def caller_is_untouched(method: AnyMethod, **options: Any) -> None:
+    """The caller's model (weights, modes, gradients, hooks) and source statistics stay as they were."""
+    world = make_world(batch_norm_network)
+    world.model.train()
+    before, statistics = copy.deepcopy(world.model), copy.deepcopy(world.source)
+    _run(world.wrap(method, **options), world.stream)
+    for (name, mine), (_, theirs) in zip(world.model.named_modules(), before.named_modules(), strict=True):
+        assert mine.training == theirs.training, f"the mode of {name!r} changed"
+        assert len(mine._forward_hooks) == len(theirs._forward_hooks) == 0, f"{name!r} has a hook left"
+    for mine, theirs in zip(world.model.parameters(), before.parameters(), strict=True):
+        assert mine.requires_grad == theirs.requires_grad, "requires_grad of a parameter changed"
+        assert mine.grad is None, "a gradient was left"
+    assert not _differences(dict(before.state_dict()), dict(world.model.state_dict())), "weights changed"
+    kept = _differences(dict(statistics.named_buffers()), dict(world.source.named_buffers()))
+    assert not kept, f"the source statistics changed: {kept[:3]}"
+
+
+def configuration_is_recorded(method: AnyMethod, **options: Any) -> None:
+    """What was used can be read from the adapter and written as JSON."""
+    config = make_world(batch_norm_network).wrap(method, **options).config
+    assert json.loads(json.dumps(config)) == config, f"not plain JSON: {config}"
+
+
+CHECKS: Final[dict[str, Callable[..., None]]] = {
+    check.__name__: check
+    for check in (
+        adapt_changes_state,
+        predict_changes_nothing,
+        reset_restores_everything,
+        saved_state_resumes,
+        any_batch_size,
+        one_sided_batches,
+        no_batch_norm,
+        signed_features,
+        double_precision,
+        mixed_precision,
+        constant_input,
+        deterministic,
+        sees_no_labels,
+        caller_is_untouched,
+        configuration_is_recorded,
+    )
+}
+
+
+def _leave_one_below(scores: Tensor) -> Tensor:
+    return scores[-16:].sort().values[1]
+
+
+def _leave_one_above(scores: Tensor) -> Tensor:
+    return scores[-16:].amax()
+
+
+def _run(adapter: Adapter, stream: Tensor, size: int = 16) -> Prediction:
+    """Return the answers to a stream, joined; the threshold is the last one."""
+    answers = [adapter(batch) for batch in stream.split(size)]
+    columns = zip(*((a.label, a.score, a.logits) for a in answers), strict=True)
+    label, score, logits = (torch.cat(column) for column in columns)
+    return Prediction(label, score, answers[-1].threshold, logits)
+
+
+def _whole(adapter: Adapter) -> dict[str, Tensor]:
+    return state.snapshot(adapter, adapter.method.optimizer)
+
+
+def _differences(a: dict[str, Tensor], b: dict[str, Tensor]) -> list[str]:
+    shared = a.keys() & b.keys()
+    return sorted(a.keys() ^ b.keys()) + sorted(name for name in shared if not torch.equal(a[name], b[name]))
+
+
+def _assert_same(a: Prediction, b: Prediction, when: str) -> None:
+    assert torch.equal(a.label, b.label), f"other labels {when}"
+    assert torch.equal(a.score, b.score), f"other scores {when}"
+    assert torch.equal(a.threshold, b.threshold), f"another threshold {when}"
+
+
+def _assert_finite(adapter: Adapter, when: str) -> None:
+    broken = [name for name, value in _whole(adapter).items() if not value.isfinite().all()]
+    assert not broken, f"not finite {when}: {broken[:3]}"

@@ -1,0 +1,470 @@
+"""The paper's algorithm and its competitors written literally: loops, no cleverness, nothing shared with the library.
+
+The library must equal this batch for batch. Where a rule below is ours and not the authors' (what happens when a group
+is empty or nothing can be split), the comment says so.
+"""
+
+import copy
+import math
+from fractions import Fraction
+
+import torch
+import torch.nn.functional as F
+from torch.distributions import MultivariateNormal, kl_divergence
+
+
+def candidates(scores):
+    low, high = min(scores), max(scores)
+    if low >= 0 and high <= 1:
+        return [i / 100 for i in range(100)]
+    return [low + (high - low) * (i / 100) for i in range(100)]  # ours: scores outside [0, 1]
+
+
+def variance(values):
+    mean = sum(values) / len(values)
+    return sum((value - mean) ** 2 for value in values) / len(values)
+
+
+def threshold(scores, weighted=True, exact=False):
+    """The loop over 100 candidates; `exact` computes in fractions, so that ties are ties."""
+    number = Fraction if exact else float
+    values = [number(score) for score in scores]
+    best, least = math.inf, None
+    for tau in candidates(scores):
+        below = [value for value in values if value < number(tau)]
+        above = [value for value in values if value >= number(tau)]
+        if not below or not above:
+            continue
+        if weighted:
+            cost = (len(below) * variance(below) + len(above) * variance(above)) / len(values)
+        else:
+            cost = variance(below) + variance(above)
+        if least is None or cost < least:
+            best, least = tau, cost
+    return best  # ours: infinity where nothing splits; the authors' program returns 0 and rejects everything
+
+
+def symmetric_kl(mean_s, cov_s, mean_t, cov_t):
+    source, target = MultivariateNormal(mean_s, cov_s), MultivariateNormal(mean_t, cov_t)
+    return kl_divergence(source, target) + kl_divergence(target, source)
+
+
+class RunningGaussian:
+    def __init__(self, mean, cov, horizon):
+        self.mean, self.cov, self.horizon, self.n = mean.clone(), cov.clone(), horizon, 0
+
+    def update(self, features):
+        b = len(features)
+        self.n += b
+        a = 1 / max(b, min(self.n, self.horizon))  # ours: max(b, ·)
+        d = torch.zeros_like(self.mean)
+        scatter = torch.zeros_like(self.cov)
+        for f in features:
+            delta = f - self.mean
+            d = d + a * delta
+            scatter = scatter + torch.outer(delta, delta)
+        mean = self.mean + d
+        cov = self.cov + a * (scatter - b * self.cov) - torch.outer(d, d)
+        self.mean, self.cov = mean.detach(), cov.detach()
+        return mean, cov
+
+
+class Reference:
+    """Detector, order and prediction; subclasses adapt. `released` is the authors' order."""
+
+    def __init__(self, model, x, y, classes, *, released=False, score="cosine", window=512, rule=None, weighted=True):
+        self.model = copy.deepcopy(model).eval()
+        self.released, self.score_name, self.window = released, score, window
+        self.rule, self.weighted = rule, weighted
+        self.classes = classes
+        with torch.no_grad():
+            z = self.model.embed(x)
+        self.class_means = torch.stack([sum(z[i] for i in range(len(z)) if y[i] == k) / (y == k).sum() for k in range(classes)])
+        self.class_covs = torch.stack([self.cov_of(z[y == k]) for k in range(classes)])
+        self.mean, self.cov = z.mean(dim=0), self.cov_of(z)
+        self.prototypes = torch.stack([m / m.norm() for m in self.class_means])
+        self.ridge = self.cov.max() / 30 * torch.eye(len(self.mean), dtype=z.dtype)
+        self.source_features = z
+        self.training_scores, self.inference_scores = [], []
+        self.velocity = {}
+
+    @staticmethod
+    def cov_of(z):
+        c = z - z.mean(dim=0)
+        return c.T @ c / len(z)
+
+    def forward(self, model, x):
+        z = model.embed(x)
+        return z, model.fc(z)
+
+    def predicting_model(self, x):
+        return self.model
+
+    def score(self, z, logits):
+        if callable(self.score_name):
+            return [float(s) for s in self.score_name(z, logits)]
+        scores = []
+        for f, l in zip(z, logits, strict=True):
+            if self.score_name == "cosine":
+                scores.append(1 - max(float(F.cosine_similarity(f, p, dim=0)) for p in self.prototypes))
+            elif self.score_name == "centred":
+                cosines = [float(F.cosine_similarity(f - self.mean, m - self.mean, dim=0)) for m in self.class_means]
+                scores.append(1 - max(cosines))
+            elif self.score_name == "energy":
+                scores.append(-math.log(sum(math.exp(float(v)) for v in l)))
+            elif self.score_name == "max-softmax":
+                total = sum(math.exp(float(v)) for v in l)
+                scores.append(1 - max(math.exp(float(v)) / total for v in l))
+        return scores
+
+    def tau(self, scores):
+        if isinstance(self.rule, float):
+            return self.rule
+        tau = threshold(scores, self.weighted)
+        return tau if self.rule is None else min(max(tau, self.rule[0]), self.rule[1])
+
+    def step(self, x):
+        with torch.no_grad():
+            z, logits = self.forward(self.predicting_model(x), x)
+        scores = self.score(z, logits)
+        if self.released:
+            self.training_scores = (self.training_scores + scores)[-self.window :]
+            tau = self.tau(self.training_scores)
+            self.adapt(x, scores, tau)
+            with torch.no_grad():
+                z, logits = self.forward(self.predicting_model(x), x)
+            scores = self.score(z, logits)
+            self.inference_scores = (self.inference_scores + scores)[-self.window :]
+            tau = self.tau(self.inference_scores)
+            return [-1 if s > tau else self.nearest(f) for s, f in zip(scores, z, strict=True)]
+        self.inference_scores = (self.inference_scores + scores)[-self.window :]
+        tau = self.tau(self.inference_scores)
+        labels = [-1 if s >= tau else self.nearest(f) for s, f in zip(scores, z, strict=True)]
+        self.adapt(x, scores, tau)
+        return labels
+
+    def nearest(self, f):
+        cosines = [float(F.cosine_similarity(f, p, dim=0)) for p in self.prototypes]
+        return cosines.index(max(cosines))
+
+    def adapt(self, x, scores, tau):
+        pass
+
+    def sgd(self, gradients, lr, momentum):
+        """Momentum: v ← m·v + g, θ ← θ - lr·v, for the parameters that have a gradient."""
+        with torch.no_grad():
+            for name, parameter in self.model.named_parameters():
+                if gradients.get(name) is None:
+                    continue
+                g = gradients[name]
+                self.velocity[name] = momentum * self.velocity[name] + g if name in self.velocity else g.clone()
+                parameter -= lr * self.velocity[name]
+
+    def gradients(self, model, loss, head=False):
+        names = [name for name, _ in model.named_parameters() if head or not name.startswith("fc.")]
+        parameters = [dict(model.named_parameters())[name] for name in names]
+        values = torch.autograd.grad(loss, parameters, allow_unused=True)
+        return dict(zip(names, values, strict=True))
+
+
+class Test(Reference):
+    pass
+
+
+def batch_norm_layers(model):
+    return [m for m in model.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]
+
+
+class BN(Reference):
+    """Batch statistics: what train mode does, on a copy whose running statistics nobody sees."""
+
+    def predicting_model(self, x):
+        return copy.deepcopy(self.model).train() if len(x) > 1 else self.model
+
+
+class AlphaBN(Reference):
+    """(1 - α)·source + α·batch, layer after layer."""
+
+    def __init__(self, *args, alpha, **options):
+        super().__init__(*args, **options)
+        self.alpha = alpha
+
+    def predicting_model(self, x):
+        mixed = copy.deepcopy(self.model)
+        with torch.no_grad():
+            h = mixed.conv(x)
+            self.mix(mixed.norm, [h[:, c].flatten() for c in range(h.shape[1])])
+            h = F.avg_pool2d(F.relu(mixed.norm(h)), 2)
+            h = mixed.hidden(h.flatten(1))
+            self.mix(mixed.last, [h[:, c] for c in range(h.shape[1])])
+        return mixed
+
+    def mix(self, layer, channels):
+        for c, values in enumerate(channels):
+            if len(values) > 1:
+                layer.running_mean[c] = (1 - self.alpha) * layer.running_mean[c] + self.alpha * values.mean()
+                biased = ((values - values.mean()) ** 2).mean()
+                layer.running_var[c] = (1 - self.alpha) * layer.running_var[c] + self.alpha * biased
+
+
+def entropy(logits):
+    p = logits.softmax(dim=0)
+    return -sum(p[k] * torch.log(p[k]) for k in range(len(p)))
+
+
+class Tent(BN):
+    """Adam on the affine parameters, from the formulas of Adam."""
+
+    def __init__(self, *args, lr=1e-3, optimiser="adam", momentum=0.9, prune=False, **options):
+        super().__init__(*args, **options)
+        self.lr, self.optimiser, self.momentum, self.prune = lr, optimiser, momentum, prune
+        self.m, self.v, self.t = {}, {}, 0
+
+    def adapt(self, x, scores, tau):
+        model = self.predicting_model(x)
+        _, logits = self.forward(model, x)
+        rows = [i for i in range(len(x)) if not self.prune or scores[i] < tau]
+        if not rows:
+            return
+        loss = sum(entropy(logits[i]) for i in rows) / len(rows)
+        gradients = {k: g for k, g in self.gradients(model, loss).items() if k.split(".")[0] in ("norm", "last")}
+        if self.optimiser == "sgd":
+            self.sgd(gradients, self.lr, self.momentum)
+            return
+        self.t += 1
+        with torch.no_grad():
+            for name, g in gradients.items():
+                self.m[name] = 0.9 * self.m.get(name, 0) + 0.1 * g
+                self.v[name] = 0.999 * self.v.get(name, 0) + 0.001 * g * g
+                first, second = self.m[name] / (1 - 0.9**self.t), self.v[name] / (1 - 0.999**self.t)
+                dict(self.model.named_parameters())[name].sub_(self.lr * first / (second.sqrt() + 1e-8))
+
+
+class BackboneMethod(Reference):
+    """One forward pass in train mode, one SGD step on everything but the head."""
+
+    lr_default = 1e-3
+
+    def __init__(self, *args, lr=None, momentum=0.9, prune=False, **options):
+        super().__init__(*args, **options)
+        self.lr, self.momentum, self.prune = self.lr_default if lr is None else lr, momentum, prune
+
+    def adapt(self, x, scores, tau):
+        rows = [i for i in range(len(x)) if not self.prune or scores[i] < tau]
+        if not rows:
+            return
+        for layer in batch_norm_layers(self.model):
+            layer.train(len(rows) > 1 or layer.running_mean.shape[0] == 8)  # ours: one value a channel has no variance
+        z, logits = self.forward(self.model, x[rows])
+        self.model.eval()
+        self.sgd(self.clip(self.gradients(self.model, self.loss(z, logits))), self.lr, self.momentum)
+
+    def clip(self, gradients):
+        return gradients
+
+
+class Shot(BackboneMethod):
+    def __init__(self, *args, weight=0.05, pseudo_weight=0.0, **options):
+        super().__init__(*args, **options)
+        self.weight, self.pseudo_weight = weight, pseudo_weight
+
+    def loss(self, z, logits):
+        p = logits.softmax(dim=1)
+        mean = sum(p[i] for i in range(len(p))) / len(p)
+        diversity = -sum(m * torch.log(m) for m in mean)
+        loss = self.weight * (sum(entropy(l) for l in logits) / len(logits) - diversity)
+        if self.pseudo_weight:
+            labels = self.centroid_labels(z.detach(), p.detach())
+            loss = loss + self.pseudo_weight * sum(-torch.log(p[i, labels[i]]) for i in range(len(p))) / len(p)
+        return loss
+
+    def centroid_labels(self, z, p):
+        f = [torch.cat((row, torch.ones(1, dtype=z.dtype))) for row in z]
+        f = [row / row.norm() for row in f]
+        weights = [[float(p[i, k]) for k in range(self.classes)] for i in range(len(f))]
+        for _ in range(2):
+            labels = []
+            totals = [sum(weights[i][k] for i in range(len(f))) for k in range(self.classes)]
+            centroids = [sum(weights[i][k] * f[i] for i in range(len(f))) for k in range(self.classes)]
+            for row in f:
+                cosines = [
+                    float(F.cosine_similarity(row, c, dim=0)) if totals[k] > 0 else -math.inf
+                    for k, c in enumerate(centroids)
+                ]
+                labels.append(cosines.index(max(cosines)))
+            weights = [[1.0 if labels[i] == k else 0.0 for k in range(self.classes)] for i in range(len(f))]
+        return labels
+
+
+class TTTPlusPlus(BackboneMethod):
+    lr_default = 1e-2
+
+    def __init__(self, *args, weight=0.05, queue=1536, max_norm=1.0, size=1536, **options):
+        super().__init__(*args, **options)
+        self.weight, self.queue, self.max_norm = weight, queue, max_norm
+        self.held = []
+        z = self.source_features
+        batches = list(z.split(size)) if len(z) >= 2 * size else list(z.chunk(2))  # ours: a small source is halved
+        batches = [b for b in batches if len(b) == len(batches[0])]
+        pairs = [(a, b) for i, a in enumerate(batches) for b in batches[i + 1 :]]
+        self.samples = len(batches[0])
+        self.m = sum(((a.mean(0) - b.mean(0)) ** 2).mean() for a, b in pairs) / len(pairs)
+        d = z.shape[1]
+        self.c = sum(((self.cov_of(a) - self.cov_of(b)) ** 2).sum() / (4 * d * d) for a, b in pairs) / len(pairs)
+
+    def loss(self, z, logits):
+        rows = (self.held + list(z))[-self.queue :]
+        self.held = [row.detach() for row in rows]
+        f = torch.stack(rows)
+        more = max(1, self.samples / len(rows))  # ours: fewer samples than a source batch differ more
+        d = f.shape[1]
+        coral = ((self.cov - self.cov_of(f)) ** 2).sum() / (4 * d * d)
+        shift = ((self.mean - f.mean(dim=0)) ** 2).mean()
+        return self.weight * (coral / (self.c * more) + shift / (self.m * more))
+
+    def clip(self, gradients):
+        length = math.sqrt(sum(float((g**2).sum()) for g in gradients.values() if g is not None))
+        factor = min(1, self.max_norm / (length + 1e-6))  # ours: a bound on the step
+        return {name: g if g is None else g * factor for name, g in gradients.items()}
+
+
+class TTAC(BackboneMethod):
+    lr_default = 1e-2
+
+    def __init__(
+        self, *args, scale=0.05, confidence=0.9, horizon=1280, class_horizon=128, class_minimum=16,
+        average_classes=True, diagonal=False, **options,
+    ):  # fmt: skip
+        super().__init__(*args, **options)
+        self.scale, self.confidence, self.class_minimum = scale, confidence, class_minimum
+        self.class_scale = scale / self.classes if average_classes else scale
+        self.diagonal = diagonal
+        self.all = RunningGaussian(self.mean, self.cov, horizon)
+        self.each = [RunningGaussian(m, c, class_horizon) for m, c in zip(self.class_means, self.class_covs, strict=True)]
+
+    def loss(self, z, logits):
+        mean, cov = self.all.update(z)
+        loss = self.scale * symmetric_kl(self.mean, self.cov + self.ridge, mean, cov + self.ridge)
+        p = logits.detach().softmax(dim=1)
+        for k in range(self.classes):
+            members = [z[i] for i in range(len(z)) if int(p[i].argmax()) == k and float(p[i].max()) > self.confidence]
+            if not members:
+                continue
+            mean, cov = self.each[k].update(members)
+            if self.each[k].n >= self.class_minimum:
+                source, target = self.class_covs[k] + self.ridge, cov + self.ridge
+                if self.diagonal:
+                    source, target = torch.diag(torch.diag(source)), torch.diag(torch.diag(target))
+                loss = loss + self.class_scale * symmetric_kl(self.class_means[k], source, mean, target)
+        return loss
+
+
+class OWTTT(Reference):
+    def __init__(
+        self, *args, lr=1e-3, momentum=0.9, alignment_weight=1.0, clustering="extended", expansion=True,
+        alignment=True, keep_rate=0.5, pool_size=100, temperature=0.1, horizon=1280, **options,
+    ):  # fmt: skip
+        super().__init__(*args, **options)
+        self.lr, self.momentum, self.alignment_weight = lr, momentum, alignment_weight
+        self.clustering, self.expansion, self.alignment = clustering, expansion, alignment
+        self.keep_rate, self.pool_size, self.temperature = keep_rate, pool_size, temperature
+        self.target = RunningGaussian(self.mean, self.cov, horizon)
+        self.pool = []
+
+    def adapt(self, x, scores, tau):
+        weak = [i for i in range(len(x)) if scores[i] < tau]
+        strong = [i for i in range(len(x)) if scores[i] >= tau]
+        # Forward #1 on a copy: nothing that happens later can disturb its graph.
+        first = copy.deepcopy(self.model)
+        z, _ = self.forward(first, x)
+        before = list(self.pool)
+        if self.expansion and strong:
+            self.expand(z.detach(), scores, tau, strong)
+        pool = before if self.released else self.pool
+        gradients = {}
+        loss = self.clustering_loss(z, scores, weak, strong, pool)
+        if loss is not None:
+            gradients = self.gradients(first, loss)
+        if self.alignment and weak:
+            for layer in batch_norm_layers(self.model):
+                layer.train(len(weak) > 1 or layer.running_mean.shape[0] == 8)
+            f, _ = self.forward(self.model, x[weak])
+            self.model.eval()
+            mean, cov = self.target.update(f)
+            kld = symmetric_kl(self.mean, self.cov + self.ridge, mean, cov + self.ridge) / 2
+            for name, g in self.gradients(self.model, self.alignment_weight * kld).items():
+                old = gradients.get(name)
+                gradients[name] = g if old is None else old if g is None else old + g
+        if gradients:
+            self.sgd(gradients, self.lr, self.momentum)
+
+    def extended(self, f):
+        return 1 - max(float(F.cosine_similarity(f, p, dim=0)) for p in [*self.prototypes, *self.pool])
+
+    def expand(self, z, scores, tau, strong):
+        scores_ext = [self.extended(z[i]) for i in strong]
+        split = threshold(scores_ext, self.weighted)
+        if math.isinf(split):
+            split = math.floor(min(scores_ext) * 100) / 100  # ours: nothing splits them
+        unvisited = list(range(len(z)))
+        while unvisited:
+            i = max(unvisited, key=lambda j: scores[j])
+            if scores[i] <= tau:
+                break
+            unvisited.remove(i)
+            if self.extended(z[i]) > split:
+                self.pool = [*self.pool, z[i] / z[i].norm()][-self.pool_size :]
+
+    def clustering_loss(self, z, scores, weak, strong, pool):
+        if self.clustering == "off":
+            return None
+        if self.released and self.clustering == "extended" and not pool:
+            return None
+        weak = sorted(weak, key=lambda i: scores[i])
+        strong = sorted(strong, key=lambda i: -scores[i])
+        weak = weak[: max(1, int(len(weak) * self.keep_rate))]  # ours: at least one, where the authors' loss is NaN
+        strong = strong[: max(1, int(len(strong) * self.keep_rate))]
+        if self.clustering == "source" or not pool:
+            strong = []
+        loss = None
+        if weak:
+            total = 0
+            for i in weak:
+                logits = torch.stack([F.cosine_similarity(z[i], p, dim=0) / self.temperature for p in self.prototypes])
+                total = total - torch.log(logits.softmax(dim=0)[int(logits.argmax())])
+            loss = total / len(weak)
+        if strong:
+            total = 0
+            for i in strong:
+                known = [F.cosine_similarity(z[i], p, dim=0) / self.temperature for p in self.prototypes]
+                nearest = max((F.cosine_similarity(z[i], p, dim=0) / self.temperature for p in pool), key=lambda c: c.item())
+                total = total - torch.log(torch.stack([*known, nearest]).softmax(dim=0)[-1])
+            loss = total / len(strong) if loss is None else loss + total / len(strong)
+        return loss
+
+
+def auroc(scores, positive):
+    pairs = [(s, t) for s, p in zip(scores, positive, strict=True) if p for t, q in zip(scores, positive, strict=True) if not q]
+    return sum(1.0 if s > t else 0.5 if s == t else 0.0 for s, t in pairs) / len(pairs)
+
+
+def fpr_at_tpr(scores, positive, tpr):
+    """Try every score as the threshold, from the highest, until enough positives are caught."""
+    positives = [s for s, p in zip(scores, positive, strict=True) if p]
+    negatives = [s for s, p in zip(scores, positive, strict=True) if not p]
+    for cut in sorted(set(scores), reverse=True):
+        if sum(s >= cut for s in positives) / len(positives) >= tpr:
+            return sum(s >= cut for s in negatives) / len(negatives)
+    raise AssertionError("some threshold catches everything")
+
+
+def oscr(scores, correct, unknown):
+    """Trapezoids under (share of unknown accepted, share of known accepted and right) over all thresholds."""
+    points = [(0.0, 0.0)]
+    known, other = unknown.count(False), unknown.count(True)
+    for cut in sorted(set(scores)):
+        accepted = [i for i, s in enumerate(scores) if s <= cut]
+        right = sum(correct[i] and not unknown[i] for i in accepted) / known
+        wrong = sum(unknown[i] for i in accepted) / other
+        points.append((wrong, right))
+    return sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in zip(points, points[1:], strict=False))

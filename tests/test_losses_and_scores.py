@@ -1,0 +1,72 @@
+import math
+
+import torch
+import torch.nn.functional as F
+
+from owttt import functional
+from tests import reference
+
+LOGITS = torch.randn(9, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 3
+FEATURES = torch.randn(9, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+MEANS = torch.randn(5, 6, generator=torch.Generator().manual_seed(2), dtype=torch.float64) + 1
+
+
+def test_entropy_and_information_maximisation():
+    rows = [float(reference.entropy(row)) for row in LOGITS]
+    torch.testing.assert_close(functional.entropy(LOGITS).tolist(), rows)
+    mean = LOGITS.softmax(dim=1).mean(dim=0)
+    diversity = -sum(float(m) * math.log(float(m)) for m in mean)
+    found = float(functional.information_maximisation(LOGITS))
+    torch.testing.assert_close(found, sum(rows) / 9 - diversity)
+
+
+def test_certain_logits_have_finite_gradients():
+    logits = torch.tensor([[200.0, 0.0], [300.0, 0.0]], requires_grad=True)
+    (functional.information_maximisation(logits) + functional.entropy(logits).mean()).backward()
+    assert logits.grad.isfinite().all()
+
+
+def test_scores():
+    prototypes = F.normalize(MEANS, dim=1)
+    mean = MEANS.mean(dim=0)
+    for i, z in enumerate(FEATURES):
+        cosines = [float(z @ m / (z.norm() * m.norm())) for m in MEANS]
+        torch.testing.assert_close(float(functional.cosine_score(FEATURES, prototypes)[i]), 1 - max(cosines))
+        centred = [float((z - mean) @ (m - mean) / ((z - mean).norm() * (m - mean).norm())) for m in MEANS]
+        torch.testing.assert_close(float(functional.centred_score(FEATURES, MEANS, mean)[i]), 1 - max(centred))
+    for i, row in enumerate(LOGITS):
+        total = sum(math.exp(float(v)) for v in row)
+        torch.testing.assert_close(float(functional.energy_score(LOGITS)[i]), -math.log(total))
+        confidence = max(math.exp(float(v)) / total for v in row)
+        torch.testing.assert_close(float(functional.max_softmax_score(LOGITS)[i]), 1 - confidence)
+
+
+def test_a_zero_feature_scores_one():
+    assert float(functional.cosine_score(torch.zeros(1, 6), F.normalize(torch.rand(3, 6), dim=1))) == 1
+
+
+def test_half_precision_features_are_compared_in_single():
+    similarity = functional.cosine_similarity(FEATURES.bfloat16(), F.normalize(MEANS.float(), dim=1))
+    assert similarity.dtype == torch.float32
+    with torch.autocast("cpu", torch.bfloat16):
+        inside = functional.cosine_similarity(FEATURES.float(), F.normalize(MEANS.float(), dim=1))
+    assert inside.dtype == torch.float32
+    torch.testing.assert_close(inside, functional.cosine_similarity(FEATURES.float(), F.normalize(MEANS.float(), dim=1)))
+
+
+def test_clustering_losses():
+    similarity = torch.rand(7, 4, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    nearest = torch.rand(7, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    known = unknown = 0.0
+    for row, extra in zip(similarity.tolist(), nearest.tolist(), strict=True):
+        known -= math.log(math.exp(max(row) / 0.1) / sum(math.exp(v / 0.1) for v in row)) / 7
+        unknown -= math.log(math.exp(extra / 0.1) / sum(math.exp(v / 0.1) for v in [*row, extra])) / 7
+    torch.testing.assert_close(float(functional.known_clustering(similarity, 0.1)), known)
+    torch.testing.assert_close(float(functional.unknown_clustering(similarity, nearest, 0.1)), unknown)
+
+
+def test_discrepancies():
+    a, b = FEATURES[:6], FEATURES[3:]
+    expected = sum((float(x) - float(y)) ** 2 for x, y in zip(a.flatten(), b.flatten(), strict=True))
+    torch.testing.assert_close(float(functional.covariance_discrepancy(a, b)), expected / (4 * 36))
+    torch.testing.assert_close(float(functional.mean_discrepancy(a, b)), expected / 36)

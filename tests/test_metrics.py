@@ -1,0 +1,117 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score, roc_curve
+
+from owttt import UNKNOWN, OpenWorldMetrics, Prediction
+from owttt.functional import auroc, expected_calibration_error, fpr_at_tpr, oscr
+from tests import reference
+
+
+def random_run(seed, ties=False, n=200, classes=5):
+    random = np.random.default_rng(seed)
+    y = random.integers(-2, classes + 3, n)
+    score = random.random(n) + 0.4 * ((y < 0) | (y >= classes))
+    score = score.round(1) if ties else score
+    logits = random.normal(size=(n, classes))
+    logits[np.arange(n), np.clip(y, 0, classes - 1)] += 1.5
+    threshold = 0.8
+    label = np.where(score >= threshold, UNKNOWN, logits.argmax(axis=1))
+    return (
+        Prediction(*(torch.tensor(v) for v in (label, score, threshold, logits))),
+        torch.tensor(y),
+        (y < 0) | (y >= classes),
+    )
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("ties", [False, True])
+def test_every_metric_equals_an_independent_reference(seed, ties):
+    out, y, unknown = random_run(seed, ties)
+    metrics = OpenWorldMetrics(5)
+    for rows in torch.arange(len(y)).split(33):
+        metrics.update(Prediction(out.label[rows], out.score[rows], out.threshold, out.logits[rows]), y[rows])
+    found = metrics.compute()
+
+    label, score, truth = out.label.tolist(), out.score.tolist(), y.tolist()
+    closed = out.logits.argmax(dim=1).tolist()
+    known = [i for i in range(len(truth)) if not unknown[i]]
+    others = [i for i in range(len(truth)) if unknown[i]]
+    acc_s = sum(label[i] == truth[i] for i in known) / len(known)
+    acc_n = sum(label[i] == UNKNOWN for i in others) / len(others)
+    correct = [closed[i] == truth[i] for i in range(len(truth))]
+    acc = sum(correct[i] for i in known) / len(known)
+    area = roc_auc_score(unknown, score)
+    expected = {
+        "acc_s": acc_s,
+        "acc_n": acc_n,
+        "acc_h": 2 * acc_s * acc_n / (acc_s + acc_n),
+        "acc_closed": acc,
+        "auroc": area,
+        "fpr95_unknown_positive": reference.fpr_at_tpr(score, unknown.tolist(), 0.95),
+        "fpr95_known_positive": reference.fpr_at_tpr([-s for s in score], (~unknown).tolist(), 0.95),
+        "oscr": reference.oscr(score, correct, unknown.tolist()),
+        "acc_h_auroc": 2 * acc * area / (acc + area),
+        "n_known": len(known),
+        "n_unknown": len(others),
+    }
+    assert found == pytest.approx(expected | {"ece": found["ece"]})
+    assert found["ece"] == pytest.approx(literal_ece(out.logits, y, known))
+
+
+def literal_ece(logits, y, known, bins=15):
+    total = 0.0
+    rows = [(float(logits[i].softmax(dim=0).max()), int(logits[i].argmax()) == int(y[i])) for i in known]
+    for b in range(bins):
+        members = [(c, r) for c, r in rows if b / bins <= c < (b + 1) / bins or (b == bins - 1 and c == 1)]
+        if members:
+            gap = sum(r for _, r in members) / len(members) - sum(c for c, _ in members) / len(members)
+            total += len(members) / len(rows) * abs(gap)
+    return total
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_auroc_fpr_and_oscr_against_sklearn_and_loops(seed):
+    random = np.random.default_rng(seed)
+    n = int(random.integers(2, 60))
+    scores = torch.tensor(random.integers(0, 12, n) / 4)
+    positive = torch.tensor(random.random(n) < 0.4)
+    positive[0], positive[1] = True, False
+    assert float(auroc(scores, positive)) == pytest.approx(reference.auroc(scores.tolist(), positive.tolist()))
+    fpr, tpr, _ = roc_curve(positive, scores, drop_intermediate=False)
+    assert float(fpr_at_tpr(scores, positive)) == pytest.approx(fpr[np.argmax(tpr >= 0.95 - 1e-12)])
+    correct = torch.tensor(random.random(n) < 0.7)
+    expected = reference.oscr(scores.tolist(), correct.tolist(), positive.tolist())
+    assert float(oscr(scores, correct, positive)) == pytest.approx(expected)
+
+
+def test_a_clean_stream_says_what_it_cannot_tell():
+    out, y, unknown = random_run(0)
+    metrics = OpenWorldMetrics(5)
+    rows = torch.tensor(np.flatnonzero(~unknown))
+    metrics.update(Prediction(out.label[rows], out.score[rows], out.threshold, out.logits[rows]), y[rows])
+    found = metrics.compute()
+    assert 0 < found["acc_s"] < 1
+    assert all(math.isnan(found[name]) for name in ("acc_n", "acc_h", "auroc", "oscr", "fpr95_unknown_positive"))
+    assert math.isnan(float(expected_calibration_error(torch.zeros(0), torch.zeros(0, dtype=torch.bool))))
+
+
+def test_nothing_rejected_and_nothing_right_is_zero_not_nan():
+    metrics = OpenWorldMetrics(2)
+    out = Prediction(torch.tensor([1, 1]), torch.tensor([0.1, 0.2]), torch.tensor(1.0), torch.tensor([[0.0, 1.0]] * 2))
+    metrics.update(out, torch.tensor([0, 5]))
+    assert metrics.compute()["acc_h"] == 0
+    metrics.reset()
+    assert metrics.compute()["n_known"] == 0
+
+
+def test_wrong_shapes_are_told():
+    out, y, _ = random_run(0)
+    with pytest.raises(ValueError, match=r"labels of shape \(200,\), got \(199,\)"):
+        OpenWorldMetrics(5).update(out, y[1:])
+    with pytest.raises(ValueError, match="logits of 7 classes, got 5"):
+        OpenWorldMetrics(7).update(out, y)
+    with pytest.raises(ValueError, match="at least 1"):
+        OpenWorldMetrics(0)
