@@ -5,6 +5,7 @@ is empty or nothing can be split), the comment says so.
 """
 
 import copy
+import itertools
 import math
 from fractions import Fraction
 
@@ -79,7 +80,9 @@ class Reference:
         self.classes = classes
         with torch.no_grad():
             z = self.model.embed(x)
-        self.class_means = torch.stack([sum(z[i] for i in range(len(z)) if y[i] == k) / (y == k).sum() for k in range(classes)])
+        self.class_means = torch.stack(
+            [sum(z[i] for i in range(len(z)) if y[i] == k) / (y == k).sum() for k in range(classes)]
+        )
         self.class_covs = torch.stack([self.cov_of(z[y == k]) for k in range(classes)])
         self.mean, self.cov = z.mean(dim=0), self.cov_of(z)
         self.prototypes = torch.stack([m / m.norm() for m in self.class_means])
@@ -104,17 +107,17 @@ class Reference:
         if callable(self.score_name):
             return [float(s) for s in self.score_name(z, logits)]
         scores = []
-        for f, l in zip(z, logits, strict=True):
+        for f, row in zip(z, logits, strict=True):
             if self.score_name == "cosine":
                 scores.append(1 - max(float(F.cosine_similarity(f, p, dim=0)) for p in self.prototypes))
             elif self.score_name == "centred":
                 cosines = [float(F.cosine_similarity(f - self.mean, m - self.mean, dim=0)) for m in self.class_means]
                 scores.append(1 - max(cosines))
             elif self.score_name == "energy":
-                scores.append(-math.log(sum(math.exp(float(v)) for v in l)))
+                scores.append(-math.log(sum(math.exp(float(v)) for v in row)))
             elif self.score_name == "max-softmax":
-                total = sum(math.exp(float(v)) for v in l)
-                scores.append(1 - max(math.exp(float(v)) / total for v in l))
+                total = sum(math.exp(float(v)) for v in row)
+                scores.append(1 - max(math.exp(float(v)) / total for v in row))
         return scores
 
     def tau(self, scores):
@@ -158,7 +161,7 @@ class Reference:
                     continue
                 g = gradients[name]
                 self.velocity[name] = momentum * self.velocity[name] + g if name in self.velocity else g.clone()
-                parameter -= lr * self.velocity[name]
+                parameter.sub_(lr * self.velocity[name])
 
     def gradients(self, model, loss, head=False):
         names = [name for name, _ in model.named_parameters() if head or not name.startswith("fc.")]
@@ -272,7 +275,7 @@ class Shot(BackboneMethod):
         p = logits.softmax(dim=1)
         mean = sum(p[i] for i in range(len(p))) / len(p)
         diversity = -sum(m * torch.log(m) for m in mean)
-        loss = self.weight * (sum(entropy(l) for l in logits) / len(logits) - diversity)
+        loss = self.weight * (sum(entropy(row) for row in logits) / len(logits) - diversity)
         if self.pseudo_weight:
             labels = self.centroid_labels(z.detach(), p.detach())
             loss = loss + self.pseudo_weight * sum(-torch.log(p[i, labels[i]]) for i in range(len(p))) / len(p)
@@ -340,7 +343,9 @@ class TTAC(BackboneMethod):
         self.class_scale = scale / self.classes if average_classes else scale
         self.diagonal = diagonal
         self.all = RunningGaussian(self.mean, self.cov, horizon)
-        self.each = [RunningGaussian(m, c, class_horizon) for m, c in zip(self.class_means, self.class_covs, strict=True)]
+        self.each = [
+            RunningGaussian(m, c, class_horizon) for m, c in zip(self.class_means, self.class_covs, strict=True)
+        ]
 
     def loss(self, z, logits):
         mean, cov = self.all.update(z)
@@ -437,14 +442,22 @@ class OWTTT(Reference):
             total = 0
             for i in strong:
                 known = [F.cosine_similarity(z[i], p, dim=0) / self.temperature for p in self.prototypes]
-                nearest = max((F.cosine_similarity(z[i], p, dim=0) / self.temperature for p in pool), key=lambda c: c.item())
+                nearest = max(
+                    (F.cosine_similarity(z[i], p, dim=0) / self.temperature for p in pool), key=lambda c: c.item()
+                )
                 total = total - torch.log(torch.stack([*known, nearest]).softmax(dim=0)[-1])
             loss = total / len(strong) if loss is None else loss + total / len(strong)
         return loss
 
 
 def auroc(scores, positive):
-    pairs = [(s, t) for s, p in zip(scores, positive, strict=True) if p for t, q in zip(scores, positive, strict=True) if not q]
+    pairs = [
+        (s, t)
+        for s, p in zip(scores, positive, strict=True)
+        if p
+        for t, q in zip(scores, positive, strict=True)
+        if not q
+    ]
     return sum(1.0 if s > t else 0.5 if s == t else 0.0 for s, t in pairs) / len(pairs)
 
 
@@ -467,4 +480,4 @@ def oscr(scores, correct, unknown):
         right = sum(correct[i] and not unknown[i] for i in accepted) / known
         wrong = sum(unknown[i] for i in accepted) / other
         points.append((wrong, right))
-    return sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in zip(points, points[1:], strict=False))
+    return sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in itertools.pairwise(points))

@@ -51,7 +51,9 @@ def test_half_precision_features_are_compared_in_single():
     with torch.autocast("cpu", torch.bfloat16):
         inside = functional.cosine_similarity(FEATURES.float(), F.normalize(MEANS.float(), dim=1))
     assert inside.dtype == torch.float32
-    torch.testing.assert_close(inside, functional.cosine_similarity(FEATURES.float(), F.normalize(MEANS.float(), dim=1)))
+    torch.testing.assert_close(
+        inside, functional.cosine_similarity(FEATURES.float(), F.normalize(MEANS.float(), dim=1))
+    )
 
 
 def test_clustering_losses():

@@ -52,7 +52,9 @@ def test_expansion_threshold_falls_back_below_the_least():
     assert float(expansion_threshold(torch.tensor(spread, dtype=torch.float64))) == reference.threshold(spread)
 
 
-@pytest.mark.parametrize(("size", "rate", "number"), [(0, 0.5, 0), (1, 0.5, 1), (3, 0.5, 1), (10, 0.5, 5), (10, 1.0, 10)])
+@pytest.mark.parametrize(
+    ("size", "rate", "number"), [(0, 0.5, 0), (1, 0.5, 1), (3, 0.5, 1), (10, 0.5, 5), (10, 1.0, 10)]
+)
 @pytest.mark.parametrize("highest", [True, False])
 def test_kept(size, rate, number, highest):
     scores = torch.rand(size + 5, generator=torch.Generator().manual_seed(size))

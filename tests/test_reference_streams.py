@@ -12,7 +12,9 @@ from tests.world import CLASSES, make_world
 ORDERS = {"predict-then-adapt": False, "adapt-then-predict": True}
 
 
-def compare(method, literal, *, order="predict-then-adapt", world=None, method_options=None, wrap_options=None, **common):
+def compare(
+    method, literal, *, order="predict-then-adapt", world=None, method_options=None, wrap_options=None, **common
+):
     world = world or make_world()
     mine = wrap(world.model, method, source=world.source, order=order, **(method_options or {}), **(wrap_options or {}))
     theirs = literal(world.model, world.x, world.y, CLASSES, released=ORDERS[order], **(method_options or {}), **common)

@@ -48,11 +48,13 @@ def make_world(norm: bool = True, signed: bool = False, dtype: torch.dtype = tor
         torch.manual_seed(3)
         model = Net(norm, signed).to(dtype)
         templates = torch.randn(CLASSES + UNKNOWNS, 1, 8, 8, dtype=dtype)
-        templates[CLASSES] = -templates[0]
+        if signed:  # known images share a direction, unknown ones oppose it: cosine scores above 1
+            templates += 1.5
+            templates[CLASSES:] *= -1
         y = torch.arange(240) % CLASSES
         x = templates[y] + 0.5 * torch.randn(240, 1, 8, 8, dtype=dtype)
         optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
-        for _ in range(40):
+        for _ in range(3 if signed else 40):
             optimiser.zero_grad()
             F.cross_entropy(model(x), y).backward()
             optimiser.step()

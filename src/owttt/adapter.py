@@ -109,8 +109,9 @@ class Adapter(nn.Module):
 
     def forward(self, x: Tensor) -> Prediction:
         """Predict a batch and adapt to it, in the adapter's order."""
-        x = self._checked(x)
+        self._check(x)
         with torch.inference_mode(False), torch.enable_grad():
+            x = x.clone() if x.is_inference() else x
             if self.order == PREDICT_THEN_ADAPT:
                 out, verdict = self._judged(x, self.detector, graph=self.method.backpropagates)
                 prediction = self._prediction(out, verdict, verdict.strong)
@@ -124,7 +125,8 @@ class Adapter(nn.Module):
     @torch.no_grad()
     def predict(self, x: Tensor) -> Prediction:
         """Predict a batch with the model as it is now; nothing is learned or remembered."""
-        out = self.method(self._checked(x))
+        self._check(x)
+        out = self.method(x)
         verdict = self.detector.judge(self.detector.scores(out, self.method.source))
         strong = verdict.strong if self.order == PREDICT_THEN_ADAPT else verdict.scores > verdict.threshold
         return self._prediction(out, verdict, strong)
@@ -193,8 +195,8 @@ class Adapter(nn.Module):
         label = logits.argmax(dim=1).masked_fill(unknown, UNKNOWN)
         return Prediction(label, verdict.scores, verdict.threshold, logits)
 
-    def _checked(self, x: Tensor) -> Tensor:
-        """Return the batch, fit for autograd, or raise before anything has changed."""
+    def _check(self, x: Tensor) -> None:
+        """Raise if the batch is not what the source data was like, before anything has changed."""
         info = self.method.source.info
         if not isinstance(x, Tensor):
             raise TypeError(f"Expected a batch as a torch.Tensor, got {type(x).__name__}.")
@@ -216,7 +218,6 @@ class Adapter(nn.Module):
         if x.is_floating_point() and not x.isfinite().all():
             bad = (~x.isfinite()).flatten(1).any(dim=1).nonzero().flatten().tolist()
             raise ValueError(f"The batch holds NaN or Inf in {len(bad)} of {len(x)} samples: {bad[:10]}.")
-        return x.clone() if x.is_inference() else x
 
 
 def _name(plug: Callable[..., Tensor]) -> Any:

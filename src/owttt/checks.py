@@ -61,7 +61,7 @@ def make_world(network: Callable[[], nn.Module], dtype: torch.dtype = torch.floa
         source = templates[labels] + 0.3 * torch.randn(160, 1, 8, 8)
         kinds = torch.randint(2 * CLASSES, (96,))
         stream = 0.8 * templates[kinds] + 0.3 + 0.5 * torch.randn(96, 1, 8, 8)
-    loader = [(x.to(dtype), y) for x, y in zip(source.split(40), labels.split(40), strict=True)]
+    loader = [(x.to(dtype), y) for x, y in zip(torch.split(source, 40), torch.split(labels, 40), strict=True)]
     return World(model, SourceStats.fit(model, loader, CLASSES, progress=False), stream.to(dtype))
 
 
@@ -148,7 +148,7 @@ def one_sided_batches(method: AnyMethod, **options: Any) -> None:
     world = make_world(batch_norm_network)
     for threshold in (math.inf, -math.inf, _leave_one_below, _leave_one_above):
         adapter = world.wrap(method, **options | {"threshold": threshold})
-        for batch in world.stream.split(16):
+        for batch in torch.split(world.stream, 16):
             adapter(batch)
         _assert_finite(adapter, f"with the threshold {threshold}")
 
@@ -281,7 +281,7 @@ def _leave_one_above(scores: Tensor) -> Tensor:
 
 def _run(adapter: Adapter, stream: Tensor, size: int = 16) -> Prediction:
     """Return the answers to a stream, joined; the threshold is the last one."""
-    answers = [adapter(batch) for batch in stream.split(size)]
+    answers = [adapter(batch) for batch in torch.split(stream, size)]
     columns = zip(*((a.label, a.score, a.logits) for a in answers), strict=True)
     label, score, logits = (torch.cat(column) for column in columns)
     return Prediction(label, score, answers[-1].threshold, logits)

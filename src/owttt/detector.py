@@ -103,9 +103,7 @@ class Detector(nn.Module):
         """Return the batch's scores, checked: one finite number a sample."""
         scores = self.score(out, source).detach()
         if scores.shape != out.features.shape[:1]:
-            raise ValueError(
-                f"A score must be one number a sample, {len(out.features)} here, got {tuple(scores.shape)}."
-            )
+            raise ValueError(f"Expected one score a sample, {len(out.features)}, got shape {tuple(scores.shape)}.")
         if not scores.isfinite().all():
             raise FloatingPointError(
                 "The network's scores are not finite: adaptation has diverged. Call reset(), lower the learning rate."

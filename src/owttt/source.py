@@ -90,8 +90,7 @@ class SourceStats(nn.Module):
         first: Tensor | None = None
         with _evaluating(model), torch.no_grad():
             for batch in track(loader, "source statistics", show=progress):
-                x, y = _checked(batch, num_classes, device)
-                _check_device(model, x)
+                x, y = _checked(batch, num_classes, model, device)
                 if extractor is None:
                     first, extractor = x[:1], locate_features(model, x[:2], num_classes, features)
                 z = wide(extractor(x).features)
@@ -190,26 +189,23 @@ def _diagonal(choice: str, num_classes: int, dimension: int) -> bool:
     return choice == "diagonal" or (choice == "auto" and num_classes * dimension**2 > FULL_COVARIANCE_LIMIT)
 
 
-def _checked(batch: Any, num_classes: int, device: torch.device | str | None) -> tuple[Tensor, Tensor]:
+def _checked(
+    batch: Any, num_classes: int, model: nn.Module, device: torch.device | str | None
+) -> tuple[Tensor, Tensor]:
     pair = tuple(batch) if isinstance(batch, tuple | list) else ()
     if len(pair) != 2 or not all(isinstance(part, Tensor) for part in pair):
         raise ValueError(f"The loader must yield pairs (x, y) of tensors, got {type(batch).__name__}.")
     x, y = pair if device is None else (part.to(device) for part in pair)
     if y.dim() != 1 or len(x) != len(y):
         raise ValueError(f"Expected one class a sample, got x {tuple(x.shape)} and y {tuple(y.shape)}.")
-    if x.device != y.device:
-        raise ValueError(f"x is on {x.device} and y on {y.device}; pass device=… to move both.")
+    home = next((parameter.device for parameter in model.parameters()), x.device)
+    if {x.device, y.device} != {home}:
+        raise ValueError(f"The classifier is on {home}, x on {x.device}, y on {y.device}; pass device={str(home)!r}.")
     if x.is_floating_point() and not x.isfinite().all():
         raise ValueError("The source data holds NaN or Inf.")
     if y.is_floating_point() or ((y < 0) | (y >= num_classes)).any():
         raise ValueError(f"Source labels must be whole numbers 0 … {num_classes - 1}, got {y.unique().tolist()[:10]}.")
     return x, y.long()
-
-
-def _check_device(model: nn.Module, x: Tensor) -> None:
-    home = next((parameter.device for parameter in model.parameters()), x.device)
-    if home != x.device:
-        raise ValueError(f"The classifier is on {home}, the source data on {x.device}; pass device={str(home)!r}.")
 
 
 def _check_counts(counts: Tensor) -> None:
