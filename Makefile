@@ -1,0 +1,43 @@
+# Everything sets itself up: `make demo` and `make test` work on a fresh checkout with Python 3.11 or newer.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test lint types unit bench format clean
+
+help:            ## what can be made
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
+
+demo: $(READY)   ## seven methods on corrupted digits among unknown textures: a table and a picture
+	$(BIN)/python examples/digits.py
+
+test: lint types unit  ## everything a change has to pass
+
+lint: $(READY)   ## style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)  ## strict types
+	$(BIN)/mypy
+
+unit: $(READY)   ## tests
+	$(BIN)/python -m pytest
+
+bench: $(READY)  ## speed, as ratios measured in one run
+	$(BIN)/python benchmarks/speed.py
+
+format: $(READY) ## put the style right
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:           ## forget the virtual environment and all caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "owttt needs Python 3.11 or newer; set PYTHON=…")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@

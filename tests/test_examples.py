@@ -1,0 +1,40 @@
+"""What the README and the examples show is what runs."""
+
+import re
+import runpy
+from pathlib import Path
+
+import torch
+
+import owttt
+from tests.world import CLASSES, make_world
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_demo(tmp_path, capsys):
+    demo = runpy.run_path(str(ROOT / "examples" / "digits.py"))
+    runs = demo["main"](["--epochs", "2", "--batches", "3", "--out", str(tmp_path)])
+    assert list(runs) == list(owttt.METHODS)
+    assert all(len(run.metrics) == 3 for run in runs.values())
+    assert (tmp_path / "digits.png").stat().st_size > 10_000
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in (*owttt.METHODS, "acc_h", "digits.png"))
+
+
+def test_own_method(capsys):
+    runpy.run_path(str(ROOT / "examples" / "own_method.py"), run_name="__main__")
+    assert "passes all" in capsys.readouterr().out
+
+
+def test_the_code_in_the_readme(tmp_path, monkeypatch):
+    """Every python block, one after the other, in a world where `model`, `loader` and `stream` exist."""
+    monkeypatch.chdir(tmp_path)
+    world = make_world(dtype=torch.float32)
+    names = {"model": world.model, "loader": [(world.x, world.y)], "stream": world.stream, "torch": torch}
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(blocks) >= 3
+    for block in blocks:
+        code = re.sub(r"num_classes=10", f"num_classes={CLASSES}", block)
+        exec(compile(code, "README.md", "exec"), names)
+    assert names["metrics"].compute()["n_known"] > 0
