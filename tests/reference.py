@@ -174,6 +174,13 @@ class Test(Reference):
     pass
 
 
+def cut(gradients, max_norm):
+    """Ours: a bound on the length of a step, as torch's clip_grad_norm_ has it."""
+    length = math.sqrt(sum(float((g**2).sum()) for g in gradients.values() if g is not None))
+    factor = min(1, max_norm / (length + 1e-6))
+    return {name: g if g is None else g * factor for name, g in gradients.items()}
+
+
 def batch_norm_layers(model):
     return [m for m in model.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]
 
@@ -246,7 +253,7 @@ class Tent(BN):
 class BackboneMethod(Reference):
     """One forward pass in train mode, one SGD step on everything but the head."""
 
-    lr_default = 1e-3
+    lr_default, max_norm = 1e-3, None
 
     def __init__(self, *args, lr=None, momentum=0.9, prune=False, **options):
         super().__init__(*args, **options)
@@ -263,7 +270,7 @@ class BackboneMethod(Reference):
         self.sgd(self.clip(self.gradients(self.model, self.loss(z, logits))), self.lr, self.momentum)
 
     def clip(self, gradients):
-        return gradients
+        return gradients if self.max_norm is None else cut(gradients, self.max_norm)
 
 
 class Shot(BackboneMethod):
@@ -325,23 +332,18 @@ class TTTPlusPlus(BackboneMethod):
         shift = ((self.mean - f.mean(dim=0)) ** 2).mean()
         return self.weight * (coral / (self.c * more) + shift / (self.m * more))
 
-    def clip(self, gradients):
-        length = math.sqrt(sum(float((g**2).sum()) for g in gradients.values() if g is not None))
-        factor = min(1, self.max_norm / (length + 1e-6))  # ours: a bound on the step
-        return {name: g if g is None else g * factor for name, g in gradients.items()}
-
 
 class TTAC(BackboneMethod):
     lr_default = 1e-2
 
     def __init__(
         self, *args, scale=0.05, confidence=0.9, horizon=1280, class_horizon=128, class_minimum=16,
-        average_classes=True, diagonal=False, **options,
+        average_classes=True, max_norm=100.0, diagonal=False, **options,
     ):  # fmt: skip
         super().__init__(*args, **options)
         self.scale, self.confidence, self.class_minimum = scale, confidence, class_minimum
         self.class_scale = scale / self.classes if average_classes else scale
-        self.diagonal = diagonal
+        self.diagonal, self.max_norm = diagonal, max_norm
         self.all = RunningGaussian(self.mean, self.cov, horizon)
         self.each = [
             RunningGaussian(m, c, class_horizon) for m, c in zip(self.class_means, self.class_covs, strict=True)
@@ -367,13 +369,14 @@ class TTAC(BackboneMethod):
 class OWTTT(Reference):
     def __init__(
         self, *args, lr=1e-3, momentum=0.9, alignment_weight=1.0, clustering="extended", expansion=True,
-        alignment=True, keep_rate=0.5, pool_size=100, temperature=0.1, horizon=1280, **options,
+        alignment=True, keep_rate=0.5, pool_size=100, temperature=0.1, horizon=1280, max_norm=1000.0, **options,
     ):  # fmt: skip
         super().__init__(*args, **options)
         self.lr, self.momentum, self.alignment_weight = lr, momentum, alignment_weight
         self.clustering, self.expansion, self.alignment = clustering, expansion, alignment
         self.keep_rate, self.pool_size, self.temperature = keep_rate, pool_size, temperature
         self.target = RunningGaussian(self.mean, self.cov, horizon)
+        self.max_norm = max_norm
         self.pool = []
 
     def adapt(self, x, scores, tau):
@@ -401,7 +404,7 @@ class OWTTT(Reference):
                 old = gradients.get(name)
                 gradients[name] = g if old is None else old if g is None else old + g
         if gradients:
-            self.sgd(gradients, self.lr, self.momentum)
+            self.sgd(cut(gradients, self.max_norm), self.lr, self.momentum)
 
     def extended(self, f):
         return 1 - max(float(F.cosine_similarity(f, p, dim=0)) for p in [*self.prototypes, *self.pool])

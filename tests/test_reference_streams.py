@@ -49,6 +49,7 @@ def compare(
         {"temperature": 0.3},
         {"horizon": 50},
         {"horizon": 7},
+        {"max_norm": 1.0},
     ],
     ids=str,
 )
@@ -109,6 +110,7 @@ def test_owttt_in_batches_of_a_few(order):
         ("ttt++", reference.TTTPlusPlus, {}),
         ("ttt++", reference.TTTPlusPlus, {"queue": 50, "max_norm": math.inf, "lr": 1e-5, "prune": True}),
         ("ttac", reference.TTAC, {}),
+        ("ttac", reference.TTAC, {"max_norm": 0.1}),
         ("ttac", reference.TTAC, {"lr": 1e-3, "scale": 0.5, "class_horizon": 6, "class_minimum": 9}),
         ("ttac", reference.TTAC, {"average_classes": False, "confidence": 0.5, "prune": True}),
     ],

@@ -94,10 +94,14 @@ class Method(nn.Module, ABC):
         )
 
     def descend(self, loss: Tensor, max_norm: float = math.inf) -> None:
-        """Take one step down the gradient of a loss, the gradient cut to a length of `max_norm`."""
-        assert self.optimizer is not None
-        self.optimizer.zero_grad()
+        """Take one step down the gradient of a loss."""
+        self.network.zero_grad()
         torch.autograd.backward(loss)
+        self.step(max_norm)
+
+    def step(self, max_norm: float = math.inf) -> None:
+        """Take one step with the gradients gathered so far, cut to a length of `max_norm`, and forget them."""
+        assert self.optimizer is not None
         if max_norm < math.inf:
             nn.utils.clip_grad_norm_([p for group in self.optimizer.param_groups for p in group["params"]], max_norm)
         self.optimizer.step()

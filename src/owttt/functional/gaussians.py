@@ -25,24 +25,38 @@ def add_ridge(covariance: Tensor, amount: Tensor) -> Tensor:
     return covariance + amount * torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
 
 
+def inverse(covariance: Tensor) -> Tensor:
+    """Return Σ⁻¹ of positive definite matrices `(…, D, D)`, or say that they are not."""
+    factor, failed = torch.linalg.cholesky_ex(covariance)
+    if failed.any():
+        raise FloatingPointError(
+            "A covariance of features is not positive definite: adaptation has diverged. Call reset(), lower the "
+            "learning rate."
+        )
+    return torch.cholesky_inverse(factor)
+
+
 def running_gaussian(state: Gaussian, features: Tensor, seen: Tensor, horizon: int, diagonal: bool = False) -> Gaussian:
     """Move a Gaussian by a batch of b features; `seen` counts samples so far, this batch included.
 
         a = 1/max(b, min(seen, horizon));  Δ = f - μ;  d = a·ΣΔ
         μ ← μ + d;  Σ ← Σ + a(ΔᵀΔ - bΣ) - ddᵀ
 
-    The `max(b, ·)` is ours: a·b <= 1 keeps Σ positive semi-definite for any batch size. Differentiable in `features`.
+    The `max(b, ·)` is ours: a·b <= 1 keeps Σ positive semi-definite for any batch size. With the batch mean m, the same
+    Σ is (1 - ab)Σ + a·Σ(f - m)(f - m)ᵀ + ab(1 - ab)(m - μ)(m - μ)ᵀ: three terms without a difference, which keeps it
+    so in floating point too. Differentiable in `features`.
     """
     batch = len(features)
     rate = 1 / seen.clamp(max=horizon).clamp(min=batch).to(features.dtype)
-    deviation = features - state.mean
-    shift = rate * deviation.sum(dim=0)
+    share = rate * batch
+    mean = features.mean(dim=0)
+    inside, between = features - mean, mean - state.mean
     if diagonal:
-        scatter, square = deviation.square().sum(dim=0), shift.square()
+        scatter, square = inside.square().sum(dim=0), between.square()
     else:
-        scatter, square = deviation.T @ deviation, torch.outer(shift, shift)
-    covariance = state.covariance + rate * (scatter - batch * state.covariance) - square
-    return Gaussian(state.mean + shift, covariance)
+        scatter, square = inside.T @ inside, torch.outer(between, between)
+    covariance = (1 - share) * state.covariance + rate * scatter + share * (1 - share) * square
+    return Gaussian(state.mean + share * between, covariance)
 
 
 def gaussian_kl(p: Gaussian, q: Gaussian) -> Tensor:
@@ -66,8 +80,7 @@ def symmetric_kl(source: Gaussian, source_inverse: Tensor, target: Gaussian) -> 
     """
     delta = source.mean - target.mean
     outer = delta[..., :, None] * delta[..., None, :]
-    target_inverse = torch.cholesky_inverse(torch.linalg.cholesky(target.covariance))
-    traces = target_inverse * (source.covariance + outer) + source_inverse * (target.covariance + outer)
+    traces = inverse(target.covariance) * (source.covariance + outer) + source_inverse * (target.covariance + outer)
     return traces.sum(dim=(-2, -1)) / 2 - delta.shape[-1]
 
 

@@ -7,7 +7,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from owttt.functional import Gaussian, add_ridge, full_precision, ridge, running_gaussian, symmetric_kl, wide
+from owttt.functional import Gaussian, add_ridge, full_precision, inverse, ridge, running_gaussian, symmetric_kl, widest
 from owttt.source import SourceStats
 
 
@@ -15,35 +15,42 @@ from owttt.source import SourceStats
 class GlobalAlignment(nn.Module):
     """KL(s‖t) + KL(t‖s) between the source's Gaussian and a running one of the target (TTAC, Su et al., NeurIPS 2022).
 
-    Both covariances get a ridge max(Σ_s)/30·I. The source is inverted once.
+    Both covariances get a ridge max(Σ_s)/30·I. The source is inverted once. Everything here is in double precision
+    where the device has it: a covariance of few samples in many dimensions has only the ridge to stand on.
     """
 
     mean: Tensor
     covariance: Tensor
     seen: Tensor
-    inverse: Tensor
+    source_mean: Tensor
+    source_covariance: Tensor
+    source_inverse: Tensor
+    ridge: Tensor
 
     def __init__(self, source: SourceStats, horizon: int) -> None:
         super().__init__()
-        self.source = source
         self.horizon = horizon
-        self.register_buffer("mean", source.mean.clone())
-        self.register_buffer("covariance", source.covariance.clone())
-        self.register_buffer("seen", torch.zeros((), dtype=torch.long, device=source.mean.device))
-        ridged = add_ridge(source.covariance, ridge(source.covariance))
-        self.register_buffer("inverse", torch.cholesky_inverse(torch.linalg.cholesky(ridged)), persistent=False)
+        exact = widest(source.mean.device)
+        mean, covariance = source.mean.to(exact), source.covariance.to(exact)
+        ridged = add_ridge(covariance, ridge(covariance))
+        self.register_buffer("mean", mean.clone())
+        self.register_buffer("covariance", covariance.clone())
+        self.register_buffer("seen", torch.zeros((), dtype=torch.long, device=mean.device))
+        self.register_buffer("source_mean", mean, persistent=False)
+        self.register_buffer("source_covariance", ridged, persistent=False)
+        self.register_buffer("source_inverse", inverse(ridged), persistent=False)
+        self.register_buffer("ridge", ridge(covariance), persistent=False)
 
     def forward(self, features: Tensor) -> Tensor:
         """Move the running Gaussian by a batch and return its distance, differentiable in the batch."""
-        source, features = self.source, wide(features)
+        features = features.to(self.mean.dtype)
         with full_precision(features.device):
             self.seen += len(features)
             target = running_gaussian(Gaussian(self.mean, self.covariance), features, self.seen, self.horizon)
             self.mean.copy_(target.mean.detach())
             self.covariance.copy_(target.covariance.detach())
-            amount = ridge(source.covariance)
             return symmetric_kl(
-                Gaussian(source.mean, add_ridge(source.covariance, amount)),
-                self.inverse,
-                Gaussian(target.mean, add_ridge(target.covariance, amount)),
+                Gaussian(self.source_mean, self.source_covariance),
+                self.source_inverse,
+                Gaussian(target.mean, add_ridge(target.covariance, self.ridge)),
             )

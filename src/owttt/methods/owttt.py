@@ -50,7 +50,8 @@ class OWTTT(Method):
 
     `clustering`: "extended" on P_s ∪ P_n, "source" on P_s only, "off". `expansion`, `alignment`: parts on or off.
     `lr` is α, `alignment_weight` λ, `temperature` δ, `pool_size` N_q, `keep_rate` the share of each group that trains,
-    `horizon` the memory of the running Gaussian in samples.
+    `horizon` the memory of the running Gaussian in samples. `max_norm` cuts the gradient and is ours: far above what a
+    trained network gives, it keeps one whose features are nothing like the source's from diverging in a batch.
     """
 
     name = "owttt"
@@ -68,6 +69,7 @@ class OWTTT(Method):
         pool_size: int = 100,
         temperature: float = 0.1,
         horizon: int = 1280,
+        max_norm: float = 1000.0,
     ) -> None:
         super().__init__()
         if clustering not in CLUSTERINGS:
@@ -86,6 +88,7 @@ class OWTTT(Method):
         self.pool_size = pool_size
         self.temperature = temperature
         self.horizon = horizon
+        self.max_norm = max_norm
 
     def setup(self) -> None:
         """Train the backbone; start with an empty pool and the source's Gaussian."""
@@ -105,17 +108,15 @@ class OWTTT(Method):
 
         Clustering is backpropagated before the alignment pass moves the BatchNorm statistics its graph depends on.
         """
-        assert self.optimizer is not None
         known = self.pool.values.clone()
         if self.expansion and verdict.strong.any():
             self._expand(out.features.detach(), verdict)
         pool = known if self.delayed else self.pool.values
-        self.optimizer.zero_grad()
+        self.network.zero_grad()
         clustered = self._cluster(x, out, verdict, pool)
         aligned = self._align(x[verdict.weak])
         if clustered or aligned:
-            self.optimizer.step()
-            self.optimizer.zero_grad()
+            self.step(self.max_norm)
 
     def _expand(self, features: Tensor, verdict: Verdict) -> None:
         with full_precision(features.device):

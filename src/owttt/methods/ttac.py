@@ -5,6 +5,9 @@
 over running Gaussians, of all samples and of each class, a class taking the samples predicted with confidence > 0.9.
 Classes of this batch count once 16 samples were seen. ImageNet's form: class variances only, from more than 64
 samples, and no 1/K.
+
+`max_norm` cuts the gradient and is ours: far above what a trained network gives, it keeps one whose features are
+nothing like the source's from diverging in a batch.
 """
 
 from __future__ import annotations
@@ -18,11 +21,13 @@ from owttt.functional import (
     Gaussian,
     add_ridge,
     full_precision,
+    inverse,
     ridge,
     running_gaussian,
     symmetric_kl,
     symmetric_kl_diagonal,
     wide,
+    widest,
 )
 from owttt.method import Method
 from owttt.methods.alignment import GlobalAlignment
@@ -48,6 +53,7 @@ class TTAC(Method):
         class_horizon: int = 128,
         class_minimum: int = 16,
         average_classes: bool = True,
+        max_norm: float = 100.0,
         prune: bool = False,
     ) -> None:
         super().__init__()
@@ -59,6 +65,7 @@ class TTAC(Method):
         self.class_horizon = class_horizon
         self.class_minimum = class_minimum
         self.average_classes = average_classes
+        self.max_norm = max_norm
         self.prune = prune
 
     def setup(self) -> None:
@@ -78,41 +85,46 @@ class TTAC(Method):
         sure = confidence > self.confidence
         class_scale = self.scale / self.source.num_classes if self.average_classes else self.scale
         loss = self.scale * self.all(now.features)
-        self.descend(loss + class_scale * self.classes(now.features[sure], label[sure]))
+        loss = loss + class_scale * self.classes(now.features[sure], label[sure])
+        self.descend(loss, self.max_norm)
 
 
 @final
 class ClassAlignment(nn.Module):
-    """The sum over classes of KL(s‖t) + KL(t‖s), with a running Gaussian for each class."""
+    """The sum over classes of KL(s‖t) + KL(t‖s), with a running Gaussian for each class, in double precision."""
 
     means: Tensor
     covariances: Tensor
     seen: Tensor
+    source_means: Tensor
     source_covariances: Tensor
-    inverses: Tensor
+    source_inverses: Tensor
+    ridge: Tensor
 
     def __init__(self, source: SourceStats, horizon: int, minimum: int) -> None:
         super().__init__()
-        self.source = source
         self.horizon = horizon
         self.minimum = minimum
-        self.register_buffer("means", source.class_means.clone())
-        self.register_buffer("covariances", source.class_covariances.clone())
-        self.register_buffer("seen", torch.zeros(source.num_classes, dtype=torch.long, device=source.mean.device))
-        ridged = self._ridged(source.class_covariances)
+        self.diagonal = source.diagonal
+        exact = widest(source.mean.device)
+        means, covariances = source.class_means.to(exact), source.class_covariances.to(exact)
+        self.register_buffer("ridge", ridge(source.covariance.to(exact)), persistent=False)
+        ridged = self._ridged(covariances)
+        self.register_buffer("means", means.clone())
+        self.register_buffer("covariances", covariances.clone())
+        self.register_buffer("seen", torch.zeros(len(means), dtype=torch.long, device=means.device))
+        self.register_buffer("source_means", means, persistent=False)
         self.register_buffer("source_covariances", ridged, persistent=False)
-        inverses = 1 / ridged if source.diagonal else torch.cholesky_inverse(torch.linalg.cholesky(ridged))
-        self.register_buffer("inverses", inverses, persistent=False)
+        self.register_buffer("source_inverses", 1 / ridged if self.diagonal else inverse(ridged), persistent=False)
 
     def _ridged(self, covariances: Tensor) -> Tensor:
-        amount = ridge(self.source.covariance)
-        return covariances + amount if self.source.diagonal else add_ridge(covariances, amount)
+        return covariances + self.ridge if self.diagonal else add_ridge(covariances, self.ridge)
 
     def forward(self, features: Tensor, labels: Tensor) -> Tensor:
         """Move the Gaussians of the classes in this batch and return the sum of their distances."""
-        features = wide(features)
+        features = features.to(self.means.dtype)
         with full_precision(features.device):
-            total = features.sum() * 0
+            total = features.new_zeros(())
             for label in torch.unique(labels).tolist():
                 members = features[labels == label]
                 self.seen[label] += len(members)
@@ -123,14 +135,14 @@ class ClassAlignment(nn.Module):
 
     def _move(self, label: int, features: Tensor) -> Gaussian:
         state = Gaussian(self.means[label].clone(), self.covariances[label].clone())
-        target = running_gaussian(state, features, self.seen[label], self.horizon, self.source.diagonal)
+        target = running_gaussian(state, features, self.seen[label], self.horizon, self.diagonal)
         self.means[label] = target.mean.detach()
         self.covariances[label] = target.covariance.detach()
         return target
 
     def _distance(self, label: int, target: Gaussian) -> Tensor:
-        source = Gaussian(self.source.class_means[label], self.source_covariances[label])
+        source = Gaussian(self.source_means[label], self.source_covariances[label])
         target = Gaussian(target.mean, self._ridged(target.covariance))
-        if self.source.diagonal:
+        if self.diagonal:
             return symmetric_kl_diagonal(source, target)
-        return symmetric_kl(source, self.inverses[label], target)
+        return symmetric_kl(source, self.source_inverses[label], target)
