@@ -105,6 +105,7 @@ class Adapter(nn.Module):
         prototypes = method.source.prototypes
         self.detector = Detector(score, threshold, window, like=prototypes)
         self.training_detector = Detector(score, threshold, window, like=prototypes)
+        self._source = method.source.fingerprint
         self._initial = state.snapshot(self, method.optimizer)
 
     def forward(self, x: Tensor) -> Prediction:
@@ -165,7 +166,7 @@ class Adapter(nn.Module):
             "window": self.detector.window.capacity,
             "classifier": self.classifier,
             "features": self.method.source.info.feature_point,
-            "source": self.method.source.info.model,
+            "source": self._source,
         }
 
     def extra_repr(self) -> str:

@@ -34,6 +34,8 @@ class Method(nn.Module, ABC):
     """
 
     name: ClassVar[str]
+    """What it is called in records; the class's own name unless it says otherwise."""
+
     adapts: ClassVar[bool] = True
     """Whether `adapt` changes anything."""
 
@@ -47,6 +49,10 @@ class Method(nn.Module, ABC):
 
     def __init__(self) -> None:
         super().__init__()
+
+    def __init_subclass__(cls) -> None:
+        if "name" not in vars(cls):
+            cls.name = cls.__name__
 
     def bind(self, network: FeatureExtractor, source: SourceStats, setting: Setting) -> Self:
         """Take over a network (the caller's copy), frozen and in evaluation mode, and set up."""
