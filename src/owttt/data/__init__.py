@@ -1,0 +1,1 @@
+"""Data: what a stream is made of."""
