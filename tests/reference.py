@@ -14,11 +14,14 @@ import torch.nn.functional as F
 from torch.distributions import MultivariateNormal, kl_divergence
 
 
-def candidates(scores):
+def candidates(scores, unit=True):
     low, high = min(scores), max(scores)
-    if low >= 0 and high <= 1:
-        return [i / 100 for i in range(100)]
-    return [low + (high - low) * (i / 100) for i in range(100)]  # ours: scores outside [0, 1]
+    if not unit:
+        return [low + (high - low) * (i / 100) for i in range(100)]  # ours: scores without a natural range
+    grid = [i / 100 for i in range(100)]
+    while grid[-1] + 0.01 < high - 1e-5:
+        grid.append(len(grid) / 100)  # ours: scores above 1
+    return grid
 
 
 def variance(values):
@@ -26,12 +29,12 @@ def variance(values):
     return sum((value - mean) ** 2 for value in values) / len(values)
 
 
-def threshold(scores, weighted=True, exact=False):
+def threshold(scores, weighted=True, exact=False, unit=True):
     """The loop over 100 candidates; `exact` computes in fractions, so that ties are ties."""
     number = Fraction if exact else float
     values = [number(score) for score in scores]
     best, least = math.inf, None
-    for tau in candidates(scores):
+    for tau in candidates(scores, unit):
         below = [value for value in values if value < number(tau)]
         above = [value for value in values if value >= number(tau)]
         if not below or not above:
@@ -109,10 +112,10 @@ class Reference:
         scores = []
         for f, row in zip(z, logits, strict=True):
             if self.score_name == "cosine":
-                scores.append(1 - max(float(F.cosine_similarity(f, p, dim=0)) for p in self.prototypes))
+                scores.append(max(0, 1 - max(float(F.cosine_similarity(f, p, dim=0)) for p in self.prototypes)))
             elif self.score_name == "centred":
                 cosines = [float(F.cosine_similarity(f - self.mean, m - self.mean, dim=0)) for m in self.class_means]
-                scores.append(1 - max(cosines))
+                scores.append(max(0, 1 - max(cosines)))
             elif self.score_name == "energy":
                 scores.append(-math.log(sum(math.exp(float(v)) for v in row)))
             elif self.score_name == "max-softmax":
@@ -123,13 +126,14 @@ class Reference:
     def tau(self, scores):
         if isinstance(self.rule, float):
             return self.rule
-        tau = threshold(scores, self.weighted)
+        tau = threshold(scores, self.weighted, unit=self.score_name in ("cosine", "centred", "max-softmax"))
         return tau if self.rule is None else min(max(tau, self.rule[0]), self.rule[1])
 
     def step(self, x):
         with torch.no_grad():
             z, logits = self.forward(self.predicting_model(x), x)
         scores = self.score(z, logits)
+        self.scores, self.last_tau = scores, None
         if self.released:
             self.training_scores = (self.training_scores + scores)[-self.window :]
             tau = self.tau(self.training_scores)
@@ -139,9 +143,10 @@ class Reference:
             scores = self.score(z, logits)
             self.inference_scores = (self.inference_scores + scores)[-self.window :]
             tau = self.tau(self.inference_scores)
+            self.scores, self.last_tau = scores, tau
             return [-1 if s > tau else self.nearest(f) for s, f in zip(scores, z, strict=True)]
         self.inference_scores = (self.inference_scores + scores)[-self.window :]
-        tau = self.tau(self.inference_scores)
+        tau = self.last_tau = self.tau(self.inference_scores)
         labels = [-1 if s >= tau else self.nearest(f) for s, f in zip(scores, z, strict=True)]
         self.adapt(x, scores, tau)
         return labels
@@ -176,6 +181,8 @@ class Test(Reference):
 
 def cut(gradients, max_norm):
     """Ours: a bound on the length of a step, as torch's clip_grad_norm_ has it."""
+    if max_norm is None:
+        return gradients
     length = math.sqrt(sum(float((g**2).sum()) for g in gradients.values() if g is not None))
     factor = min(1, max_norm / (length + 1e-6))
     return {name: g if g is None else g * factor for name, g in gradients.items()}
@@ -270,7 +277,7 @@ class BackboneMethod(Reference):
         self.sgd(self.clip(self.gradients(self.model, self.loss(z, logits))), self.lr, self.momentum)
 
     def clip(self, gradients):
-        return gradients if self.max_norm is None else cut(gradients, self.max_norm)
+        return cut(gradients, self.max_norm)
 
 
 class Shot(BackboneMethod):
@@ -338,7 +345,7 @@ class TTAC(BackboneMethod):
 
     def __init__(
         self, *args, scale=0.05, confidence=0.9, horizon=1280, class_horizon=128, class_minimum=16,
-        average_classes=True, max_norm=100.0, diagonal=False, **options,
+        class_prior=0, average_classes=True, max_norm=100.0, diagonal=False, **options,
     ):  # fmt: skip
         super().__init__(*args, **options)
         self.scale, self.confidence, self.class_minimum = scale, confidence, class_minimum
@@ -348,6 +355,8 @@ class TTAC(BackboneMethod):
         self.each = [
             RunningGaussian(m, c, class_horizon) for m, c in zip(self.class_means, self.class_covs, strict=True)
         ]
+        for gaussian in self.each:
+            gaussian.n = class_prior
 
     def loss(self, z, logits):
         mean, cov = self.all.update(z)

@@ -1,12 +1,15 @@
+import copy
+import pickle
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import owttt
-from owttt import METHODS, PRESETS, UNKNOWN, Fixed, Otsu, SourceStats, state, wrap
+from owttt import METHODS, PRESETS, UNKNOWN, Fixed, Method, Otsu, SourceStats, state, wrap
 from owttt.methods import OWTTT, Tent
 from tests.world import CLASSES, make_world
 
@@ -116,8 +119,18 @@ def test_bad_wrapping_is_told():
         attempt(score="cosin")
     with pytest.raises(ValueError, match="No threshold 'otsu'"):
         attempt(threshold="otsu")
-    with pytest.raises(ValueError, match="must be ordered"):
-        attempt(threshold=(1.0, 0.4))
+    for bounds in ((1.0, 0.4), (0.4,)):
+        with pytest.raises(ValueError, match="two numbers, the lower one first"):
+            attempt(threshold=bounds)
+    for wrong in (None, object()):
+        with pytest.raises(TypeError, match="A threshold is a name, a number, two bounds or a callable"):
+            attempt(threshold=wrong)
+    with pytest.raises(ValueError, match="must be one number, got nan"):
+        attempt(threshold=lambda scores: scores.mean() * torch.nan)(X)
+    with pytest.raises(TypeError, match="source must be SourceStats"):
+        wrap(WORLD.model, source="stats.safetensors")
+    with pytest.raises(TypeError, match="method must be a name"):
+        attempt(3)
     with pytest.raises(ValueError, match="got NaN"):
         attempt(threshold=float("nan"))
     with pytest.raises(ValueError, match="at least one row"):
@@ -160,7 +173,7 @@ def test_what_was_used_is_readable():
     assert config["options"]["lr"] == 1e-4
     assert config["options"]["keep_rate"] == 0.75
     assert (config["order"], config["protocol"]) == ("predict-then-adapt", "paper")
-    assert config["threshold"] == "Otsu(weighted=True, low=0.4, high=1.0)"
+    assert config["threshold"] == "Otsu(weighted=True, low=0.4, high=1.0, unit=True)"
     assert "keep_rate" in repr(adapter)
     released = wrap(WORLD.model, "bn", source=WORLD.source, order="adapt-then-predict", score="energy", threshold=0.3)
     assert released.config["protocol"] == "released"
@@ -196,6 +209,8 @@ def test_thresholds_by_name_number_pair_and_callable():
         (Otsu(high=0.05), 0.05),
         (Fixed(1.0), 1.0),
         (torch.mean, 1 / 3),
+        (torch.tensor(0.25), 0.25),
+        (np.float32(0.5), 0.5),
     ]:
         rule = wrap(WORLD.model, "test", source=WORLD.source, threshold=given).detector.threshold
         assert float(rule(scores)) == pytest.approx(expected)
@@ -267,20 +282,101 @@ def test_moving_to_another_type_takes_everything_along():
     adapter.double()
     assert adapter(X.double()).score.dtype == torch.float64
     assert WORLD.source.prototypes.dtype == torch.float32
+    memory = [value for state in adapter.method.optimizer.state.values() for value in state.values()]
+    assert {value.dtype for value in memory} == {torch.float64}
     adapter.reset()
     first = wrap(WORLD.model, source=WORLD.source)(X).score
     torch.testing.assert_close(adapter(X.double()).score.float(), first)
 
 
-def test_half_precision_networks_work():
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_networks_work(dtype):
     model = make_world(dtype=torch.float32).model
-    half = type(model)().to(torch.bfloat16)
+    half = type(model)().to(dtype).eval()
     half.load_state_dict(model.state_dict())
-    source = SourceStats.fit(half, [(WORLD.x.bfloat16(), WORLD.y)], CLASSES)
+    source = SourceStats.fit(half, [(WORLD.x.to(dtype), WORLD.y)], CLASSES)
     for method in METHODS:
-        out = wrap(half, method, source=source)(X.bfloat16())
+        adapter = wrap(half, method, source=source)
+        for x, _ in WORLD.stream:
+            out = adapter(x.to(dtype))
         assert out.score.dtype == torch.float32
         assert out.score.isfinite().all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_moving_to_half_keeps_the_digits_of_statistics(method):
+    adapter = wrap(WORLD.model, method, source=WORLD.source)
+    adapter(X)
+    adapter.to(torch.bfloat16)
+    assert adapter(X.bfloat16()).score.isfinite().all()
+    assert adapter.method.source.prototypes.dtype == adapter.detector.window.items.dtype == torch.float32
+
+
+def test_everything_can_be_made_inside_inference_mode(tmp_path):
+    with torch.inference_mode():
+        source = SourceStats.fit(WORLD.model, [(WORLD.x, WORLD.y)], CLASSES)
+        source.save(tmp_path / "source")
+        source = SourceStats.load(tmp_path / "source")
+        adapters = [wrap(WORLD.model, method, source=source) for method in METHODS]
+        for adapter in adapters:
+            adapter(X)
+            adapter.save(tmp_path / "state")
+            adapter.restore(tmp_path / "state")
+            adapter(X)
+            adapter.reset()
+    assert all(adapter(X).score.isfinite().all() for adapter in adapters)
+
+
+@pytest.mark.parametrize("alias", [True, False])
+def test_shared_weights_are_saved(alias, tmp_path):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.Linear(64, CLASSES))
+    if alias:
+        model[1].again = model[1].weight
+    else:
+        model[3].weight = model[1].weight
+    source = SourceStats.fit(model, [(WORLD.x, WORLD.y)], CLASSES)
+    adapter = wrap(model, source=source)
+    adapter(X)
+    adapter.save(tmp_path / "state")
+    again = wrap(model, source=source).restore(tmp_path / "state")
+    assert torch.equal(adapter(X).score, again(X).score)
+
+
+def test_a_compiled_model_adapts_like_the_plain_one():
+    compiled = torch.compile(WORLD.model, backend="eager")
+    source = SourceStats.fit(compiled, [(WORLD.x, WORLD.y)], CLASSES)
+    plain, through = wrap(WORLD.model, source=source), wrap(compiled, source=source)
+    for x, _ in WORLD.stream[:3]:
+        assert torch.equal(plain(x).score, through(x).score)
+
+
+def test_adapters_can_be_copied_and_pickled():
+    adapter = wrap(WORLD.model, source=WORLD.source)
+    adapter(X)
+    twins = [copy.deepcopy(adapter), pickle.loads(pickle.dumps(adapter))]
+    expected = adapter(X).score
+    assert all(torch.equal(twin(X).score, expected) for twin in twins)
+
+
+def test_a_method_cannot_spoil_the_answer():
+    class Spoils(Method):
+        def adapt(self, x, out, verdict):
+            verdict.scores.zero_()
+
+    assert wrap(WORLD.model, Spoils, source=WORLD.source)(X).score.max() > 0
+    assert Spoils.name == "Spoils"
+
+
+def test_one_absurd_batch_does_not_brick_a_network_without_normalisation():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, CLASSES))
+    source = SourceStats.fit(model, [(WORLD.x, WORLD.y)], CLASSES)
+    for method in ("owttt", "ttac"):
+        adapter = wrap(model, method, source=source)
+        adapter(X)
+        adapter(X * 1e4)
+        assert adapter(X).score.isfinite().all()
 
 
 def test_divergence_is_told_not_hidden():

@@ -84,6 +84,13 @@ def fit(model, **options):
     return SourceStats.fit(model, [(X, Y)], 3, progress=False, **options)
 
 
+class ByName(ResNet):
+    """Calls its head with a keyword."""
+
+    def forward(self, x):
+        return self.fc(input=self.avgpool(self.layer(self.stem(x))).flatten(1))
+
+
 @pytest.mark.parametrize(
     ("make", "point", "head", "size"),
     [
@@ -91,9 +98,10 @@ def fit(model, **options):
         (ResNet, "input:fc", ("fc",), 6),
         (ViT, "input:head", ("head",), 3),
         (Record, "input:fc", ("fc",), 6),
+        (ByName, "input:fc", ("fc",), 6),
         (lambda: nn.Sequential(ResNet(), nn.LogSoftmax(dim=1)), "input:0.fc", ("0.fc", "1"), 6),
     ],
-    ids=["sequential", "resnet", "vit", "record", "behind a softmax"],
+    ids=["sequential", "resnet", "vit", "record", "by name", "behind a softmax"],
 )
 def test_the_head_is_found_and_adapts(make, point, head, size):
     torch.manual_seed(0)

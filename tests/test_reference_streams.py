@@ -20,10 +20,17 @@ def compare(
     theirs = literal(world.model, world.x, world.y, CLASSES, released=ORDERS[order], **(method_options or {}), **common)
     moved = 0.0
     for x, _ in world.stream:
-        assert mine(x).label.tolist() == theirs.step(x)
+        out = mine(x)
+        assert out.label.tolist() == theirs.step(x)
+        torch.testing.assert_close(out.score.tolist(), theirs.scores, rtol=1e-6, atol=1e-9)
+        assert float(out.threshold) == pytest.approx(theirs.last_tau, abs=1e-12)
         weights = dict(mine.method.network.model.state_dict())
         for name, value in theirs.model.state_dict().items():
             torch.testing.assert_close(weights[name], value, rtol=1e-5, atol=1e-7, msg=lambda m, n=name: f"{n}: {m}")
+    if method == "owttt":
+        pool = torch.stack(theirs.pool) if theirs.pool else torch.empty(0, 12, dtype=torch.float64)
+        torch.testing.assert_close(mine.method.pool.values, pool, rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(mine.method.target.covariance, theirs.target.cov, rtol=1e-6, atol=1e-9)
     for name, value in world.model.state_dict().items():
         moved = max(moved, float((theirs.model.state_dict()[name] - value).abs().max()))
     return moved, mine
@@ -50,6 +57,7 @@ def compare(
         {"horizon": 50},
         {"horizon": 7},
         {"max_norm": 1.0},
+        {"max_norm": None},
     ],
     ids=str,
 )
@@ -108,9 +116,10 @@ def test_owttt_in_batches_of_a_few(order):
         ("shot", reference.Shot, {"weight": 1.0, "pseudo_weight": 0.3}),
         ("shot", reference.Shot, {"prune": True}),
         ("ttt++", reference.TTTPlusPlus, {}),
-        ("ttt++", reference.TTTPlusPlus, {"queue": 50, "max_norm": math.inf, "lr": 1e-5, "prune": True}),
+        ("ttt++", reference.TTTPlusPlus, {"queue": 50, "max_norm": None, "lr": 1e-5, "prune": True}),
         ("ttac", reference.TTAC, {}),
         ("ttac", reference.TTAC, {"max_norm": 0.1}),
+        ("ttac", reference.TTAC, {"class_prior": 64, "class_horizon": 64, "class_minimum": 65}),
         ("ttac", reference.TTAC, {"lr": 1e-3, "scale": 0.5, "class_horizon": 6, "class_minimum": 9}),
         ("ttac", reference.TTAC, {"average_classes": False, "confidence": 0.5, "prune": True}),
     ],

@@ -49,6 +49,9 @@ def test_spread_between_batches(number):
     pairs = [(a, b) for i, a in enumerate(batches) for b in batches[i + 1 :]]
     mean = sum(((a.mean(0) - b.mean(0)) ** 2).mean() for a, b in pairs) / len(pairs)
     torch.testing.assert_close(found["mean_spread"], mean)
+    cov = reference.Reference.cov_of
+    squares = [((cov(a) - cov(b)) ** 2).sum() / (4 * 9) for a, b in pairs]
+    torch.testing.assert_close(found["covariance_spread"], sum(squares) / len(squares))
 
 
 def test_an_offset_does_not_drown_the_variances():
@@ -122,5 +125,13 @@ def test_bad_source_data_is_told():
         attempt((x.to("meta"), y.to("meta")))
     huge = nn.Sequential(nn.Flatten(), nn.Linear(64, 5), nn.Linear(5, CLASSES)).double()
     nn.init.constant_(huge[1].bias, torch.inf)
+    with pytest.raises(ValueError, match=r"x \(0, 1, 8, 8\) and y \(0,\)"):
+        attempt((x[:0], y[:0]))
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        attempt((x, y), classes=0)
+    with pytest.raises(ValueError, match=r"in torch\.float64, the source data in torch\.float32"):
+        attempt((x.float(), y))
+    with pytest.raises(ValueError, match="num_classes is 5, the classifier has 4 outputs"):
+        SourceStats.fit(world.model, [(x, y)], 5, features="out")
     with pytest.raises(ValueError, match="features that are not finite"):
         SourceStats.fit(huge, [(x, y)], CLASSES)

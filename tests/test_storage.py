@@ -1,3 +1,5 @@
+import os
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -13,9 +15,16 @@ def test_round_trip(tmp_path):
     assert all(torch.equal(read[name], value) for name, value in tensors.items())
 
 
+def _umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
 def test_every_flipped_byte_and_every_truncation_is_detected(tmp_path):
     path = tmp_path / "t"
-    storage.write(path, {"a": torch.arange(5.0)}, {"kind": "thing"})
+    storage.write(path, {"a": torch.arange(5.0)}, {"kind": "thing", "number": 4, "name": "fc"})
+    assert path.stat().st_mode & 0o777 == 0o666 & ~_umask()
     whole = path.read_bytes()
     for position in range(len(whole)):
         path.write_bytes(whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :])

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from owttt import state, storage
-from owttt.detector import SCORES, Detector, Score, Threshold, as_score, as_threshold
-from owttt.features import FeatureFunction, same_features
+from owttt.detector import Detector, NamedScore, Score, Threshold, as_score, as_threshold, is_unit
+from owttt.features import FeatureFunction, same_features, uncompiled
 from owttt.functional import cosine_similarity, wide
 from owttt.method import Method, Setting
 from owttt.methods import METHODS
@@ -27,6 +27,7 @@ PROTOCOLS: Final = {PREDICT_THEN_ADAPT: "paper", ADAPT_THEN_PREDICT: "released"}
 Classifier = Literal["prototypes", "head"]
 
 
+@torch.inference_mode(False)
 def wrap(
     model: nn.Module,
     method: str | Method | type[Method] = "owttt",
@@ -57,17 +58,24 @@ def wrap(
         raise ValueError(f"order must be one of {list(PROTOCOLS)}, got {order!r}.")
     if classifier not in ("prototypes", "head"):
         raise ValueError(f"classifier must be 'prototypes' or 'head', got {classifier!r}.")
+    if not isinstance(source, SourceStats):
+        raise TypeError(f"source must be SourceStats (SourceStats.fit or .load), got {type(source).__name__}.")
+    model = uncompiled(model)
     found = fingerprint(model)
     if found != source.info.model:
         raise ValueError(
             f"The source statistics were fitted on another model (fingerprint {source.info.model[:12]}…, this one is "
-            f"{found[:12]}…). Fit them on this model with SourceStats.fit, or pass the model they belong to."
+            f"{found[:12]}…). Fit them on this model with SourceStats.fit, or pass the model they belong to; another "
+            "dtype or a wrapper around it makes it another model."
         )
     unbound = _make(method, preset, options)
-    rule = as_threshold(threshold)
+    scoring = as_score(score)
+    rule = as_threshold(threshold, unit=is_unit(scoring))
     network = same_features(copy.deepcopy(model), source.feature_point, source.info.head, features)
-    bound = unbound.bind(network, source.view(), Setting(order, rule))
-    return Adapter(bound, score=as_score(score), threshold=rule, window=window, order=order, classifier=classifier)
+    home = next((parameter.device for parameter in model.parameters()), source.mean.device)
+    setting = Setting(order, weighted=getattr(rule, "weighted", True))
+    bound = unbound.bind(network, source.view().to(home), setting)
+    return Adapter(bound, score=scoring, threshold=rule, window=window, order=order, classifier=classifier)
 
 
 def _make(method: str | Method | type[Method], preset: str | None, options: dict[str, Any]) -> Method:
@@ -80,6 +88,8 @@ def _make(method: str | Method | type[Method], preset: str | None, options: dict
     if isinstance(method, str) and method not in METHODS:
         raise ValueError(f"No method {method!r}; choose one of {sorted(METHODS)} or pass a Method.")
     kind = METHODS[method] if isinstance(method, str) else method
+    if not (isinstance(kind, type) and issubclass(kind, Method)):
+        raise TypeError(f"method must be a name, a Method or its class, got {kind!r}.")
     known = inspect.signature(kind).parameters
     wrong = sorted(set(options) - set(known))
     if wrong:
@@ -93,6 +103,9 @@ class Adapter(nn.Module):
 
     In the paper's order a batch is predicted and judged once, and adapted to after. In the authors' order it is judged,
     adapted to, and predicted with the new weights, with a window of scores for either pass.
+
+    Bad input is refused before anything changes. If adapting itself fails (it has diverged), go back with `reset` or
+    `restore`.
     """
 
     def __init__(
@@ -112,26 +125,24 @@ class Adapter(nn.Module):
         """Predict a batch and adapt to it, in the adapter's order."""
         self._check(x)
         with torch.inference_mode(False), torch.enable_grad():
-            x = x.clone() if x.is_inference() else x
+            x = x.clone() if x.is_inference() else x.detach()
             if self.order == PREDICT_THEN_ADAPT:
                 out, verdict = self._judged(x, self.detector, graph=self.method.backpropagates)
-                prediction = self._prediction(out, verdict, verdict.strong)
+                prediction = self._prediction(out, verdict)
                 self.method.adapt(x, out, verdict)
                 return prediction
             if self.method.adapts:
                 self.method.adapt(x, *self._judged(x, self.training_detector, graph=self.method.backpropagates))
-            out, verdict = self._judged(x, self.detector, graph=False)
-            return self._prediction(out, verdict, verdict.scores > verdict.threshold)
+            return self._prediction(*self._judged(x, self.detector, graph=False))
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Prediction:
         """Predict a batch with the model as it is now; nothing is learned or remembered."""
         self._check(x)
         out = self.method(x)
-        verdict = self.detector.judge(self.detector.scores(out, self.method.source))
-        strong = verdict.strong if self.order == PREDICT_THEN_ADAPT else verdict.scores > verdict.threshold
-        return self._prediction(out, verdict, strong)
+        return self._prediction(out, self.detector.judge(self.detector.scores(out, self.method.source)))
 
+    @torch.inference_mode(False)
     def reset(self) -> None:
         """Put everything back as it was before the first batch."""
         state.load(self._initial, self, self.method.optimizer)
@@ -140,6 +151,7 @@ class Adapter(nn.Module):
         """Write the complete state (weights, optimiser, windows, pool, Gaussians) to a safetensors file, atomically."""
         storage.write(path, state.collect(self, self.method.optimizer), {"kind": KIND, **self.config})
 
+    @torch.inference_mode(False)
     def restore(self, path: str | Path) -> Self:
         """Resume from a file that `save` wrote, of an adapter wrapped with the same model, source and options."""
         tensors, description = storage.read(path, KIND)
@@ -166,6 +178,7 @@ class Adapter(nn.Module):
             "window": self.detector.window.capacity,
             "classifier": self.classifier,
             "features": self.method.source.info.feature_point,
+            "class_covariance": "diagonal" if self.method.source.diagonal else "full",
             "source": self._source,
         }
 
@@ -188,13 +201,16 @@ class Adapter(nn.Module):
         return out, verdict
 
     @torch.no_grad()
-    def _prediction(self, out: Forward, verdict: Verdict, unknown: Tensor) -> Prediction:
+    def _prediction(self, out: Forward, verdict: Verdict) -> Prediction:
+        """Answer a batch; a score of exactly τ is unknown in the paper, and known in the authors' program."""
+        paper = self.order == PREDICT_THEN_ADAPT
+        unknown = verdict.strong if paper else verdict.scores > verdict.threshold
         if self.classifier == "head":
             logits = wide(out.logits.detach())
         else:
             logits = cosine_similarity(out.features, self.method.source.prototypes) / self.method.temperature
         label = logits.argmax(dim=1).masked_fill(unknown, UNKNOWN)
-        return Prediction(label, verdict.scores, verdict.threshold, logits)
+        return Prediction(label, verdict.scores.clone(), verdict.threshold.clone(), logits)
 
     def _check(self, x: Tensor) -> None:
         """Raise if the batch is not what the source data was like, before anything has changed."""
@@ -223,9 +239,8 @@ class Adapter(nn.Module):
 
 def _name(plug: Callable[..., Tensor]) -> Any:
     """Describe a score or threshold for the record."""
-    named = {id(score): name for name, score in SCORES.items()}
-    if id(plug) in named:
-        return named[id(plug)]
+    if isinstance(plug, NamedScore):
+        return plug.name
     if is_dataclass(plug):
         return f"{type(plug).__name__}({', '.join(f'{k}={v}' for k, v in asdict(cast(Any, plug)).items())})"
     return getattr(plug, "__qualname__", type(plug).__qualname__)

@@ -90,7 +90,7 @@ def adapt_changes_state(method: AnyMethod, **options: Any) -> None:
     before = state.snapshot(adapter.method, adapter.method.optimizer)
     adapter(world.stream[:32])
     changed = _differences(before, state.collect(adapter.method, adapter.method.optimizer))
-    assert bool(changed) == adapter.method.adapts, f"adapts is {adapter.method.adapts}, but changed: {changed[:3]}"
+    _require(bool(changed) == adapter.method.adapts, f"adapts is {adapter.method.adapts}, but changed: {changed[:3]}")
 
 
 def predict_changes_nothing(method: AnyMethod, **options: Any) -> None:
@@ -102,7 +102,7 @@ def predict_changes_nothing(method: AnyMethod, **options: Any) -> None:
     adapter.predict(world.stream[32:64])
     adapter.method(world.stream[32:64])
     changed = _differences(before, _whole(adapter))
-    assert not changed, f"predicting changed {changed[:3]}"
+    _require(not changed, f"predicting changed {changed[:3]}")
 
 
 def reset_restores_everything(method: AnyMethod, **options: Any) -> None:
@@ -113,9 +113,9 @@ def reset_restores_everything(method: AnyMethod, **options: Any) -> None:
     first = _run(adapter, world.stream)
     end = _whole(adapter)
     adapter.reset()
-    assert not _differences(start, _whole(adapter)), "reset left a different state"
+    _require(not _differences(start, _whole(adapter)), "reset left a different state")
     _assert_same(first, _run(adapter, world.stream), "after a reset")
-    assert not _differences(end, _whole(adapter)), "the second run ended in a different state"
+    _require(not _differences(end, _whole(adapter)), "the second run ended in a different state")
 
 
 def saved_state_resumes(method: AnyMethod, **options: Any) -> None:
@@ -128,7 +128,7 @@ def saved_state_resumes(method: AnyMethod, **options: Any) -> None:
         adapter.save(path)
         fresh.restore(path)
     _assert_same(_run(adapter, world.stream[48:]), _run(fresh, world.stream[48:]), "after restoring")
-    assert not _differences(_whole(adapter), _whole(fresh)), "the resumed run ended in a different state"
+    _require(not _differences(_whole(adapter), _whole(fresh)), "the resumed run ended in a different state")
 
 
 def any_batch_size(method: AnyMethod, **options: Any) -> None:
@@ -138,7 +138,7 @@ def any_batch_size(method: AnyMethod, **options: Any) -> None:
     start = 0
     for size in (1, 2, 3, 1, 17, 5, 1):
         out = adapter(world.stream[start : start + size])
-        assert len(out) == size, f"a batch of {size} got {len(out)} answers"
+        _require(len(out) == size, f"a batch of {size} got {len(out)} answers")
         start += size
         _assert_finite(adapter, f"after a batch of {size}")
 
@@ -174,7 +174,7 @@ def signed_features(method: AnyMethod, **options: Any) -> None:
         return
     out = _run(adapter, world.stream)
     rejected = float((out.label < 0).float().mean())
-    assert 0 < rejected < 1, f"{rejected:.0%} of signed features were rejected"
+    _require(0 < rejected < 1, f"{rejected:.0%} of signed features were rejected")
     _assert_finite(adapter, "on signed features")
 
 
@@ -183,19 +183,25 @@ def double_precision(method: AnyMethod, **options: Any) -> None:
     world = make_world(batch_norm_network, torch.float64)
     adapter = world.wrap(method, **options)
     out = _run(adapter, world.stream)
-    assert out.score.dtype == out.logits.dtype == torch.float64, f"answers came in {out.score.dtype}"
+    _require(out.score.dtype == out.logits.dtype == torch.float64, f"answers came in {out.score.dtype}")
     modules = state.collect(adapter, None).items()
     narrow = [name for name, value in modules if value.is_floating_point() and value.dtype != torch.float64]
-    assert not narrow, f"these tensors are not float64: {narrow[:3]}"
+    _require(not narrow, f"these tensors are not float64: {narrow[:3]}")
 
 
 def mixed_precision(method: AnyMethod, **options: Any) -> None:
-    """Under autocast to bfloat16 everything runs and stays finite."""
+    """Under autocast to bfloat16 everything runs, stays finite, and predicts with the weights it has just learned."""
     world = make_world(batch_norm_network)
-    adapter = world.wrap(method, **options)
+    once, each = world.wrap(method, **options), world.wrap(method, **options)
     with torch.autocast("cpu", torch.bfloat16):
-        _run(adapter, world.stream)
-    _assert_finite(adapter, "under autocast")
+        outer = _run(once, world.stream)
+    for batch, scores in zip(torch.split(world.stream, 16), torch.split(outer.score, 16), strict=True):
+        with torch.autocast("cpu", torch.bfloat16):
+            answer = each(batch)
+        _require(
+            torch.equal(answer.score, scores), "one autocast around the stream gives other scores than one a batch"
+        )
+    _assert_finite(once, "under autocast")
 
 
 def constant_input(method: AnyMethod, **options: Any) -> None:
@@ -204,7 +210,7 @@ def constant_input(method: AnyMethod, **options: Any) -> None:
     for image in (torch.zeros_like(world.stream[:1]), world.stream[:1]):
         adapter = world.wrap(method, **options | {"threshold": "adaptive"})
         out = adapter(image.repeat(16, 1, 1, 1))
-        assert (out.label >= 0).any(), "identical samples were all rejected"
+        _require((out.label >= 0).any(), "identical samples were all rejected")
         _run(adapter, image.repeat(32, 1, 1, 1))
         _assert_finite(adapter, "on constant input")
 
@@ -223,7 +229,7 @@ def sees_no_labels(method: AnyMethod, **options: Any) -> None:
     """`adapt` takes the batch, the forward pass and the verdict: there is no place for a label."""
     adapter = make_world(batch_norm_network).wrap(method, **options)
     parameters = list(inspect.signature(adapter.method.adapt).parameters)
-    assert parameters == ["x", "out", "verdict"], f"adapt takes {parameters}"
+    _require(parameters == ["x", "out", "verdict"], f"adapt takes {parameters}")
 
 
 def caller_is_untouched(method: AnyMethod, **options: Any) -> None:
@@ -231,22 +237,24 @@ def caller_is_untouched(method: AnyMethod, **options: Any) -> None:
     world = make_world(batch_norm_network)
     world.model.train()
     before, statistics = copy.deepcopy(world.model), copy.deepcopy(world.source)
-    _run(world.wrap(method, **options), world.stream)
+    lens = nn.Conv2d(1, 1, 1)
+    _run(world.wrap(method, **options), lens(world.stream))
+    _require(lens.weight.grad is None, "a gradient reached what the caller computed the batch with")
     for (name, mine), (_, theirs) in zip(world.model.named_modules(), before.named_modules(), strict=True):
-        assert mine.training == theirs.training, f"the mode of {name!r} changed"
-        assert len(mine._forward_hooks) == len(theirs._forward_hooks) == 0, f"{name!r} has a hook left"
+        _require(mine.training == theirs.training, f"the mode of {name!r} changed")
+        _require(len(mine._forward_hooks) == len(theirs._forward_hooks) == 0, f"{name!r} has a hook left")
     for mine, theirs in zip(world.model.parameters(), before.parameters(), strict=True):
-        assert mine.requires_grad == theirs.requires_grad, "requires_grad of a parameter changed"
-        assert mine.grad is None, "a gradient was left"
-    assert not _differences(dict(before.state_dict()), dict(world.model.state_dict())), "weights changed"
+        _require(mine.requires_grad == theirs.requires_grad, "requires_grad of a parameter changed")
+        _require(mine.grad is None, "a gradient was left")
+    _require(not _differences(dict(before.state_dict()), dict(world.model.state_dict())), "weights changed")
     kept = _differences(dict(statistics.named_buffers()), dict(world.source.named_buffers()))
-    assert not kept, f"the source statistics changed: {kept[:3]}"
+    _require(not kept, f"the source statistics changed: {kept[:3]}")
 
 
 def configuration_is_recorded(method: AnyMethod, **options: Any) -> None:
     """What was used can be read from the adapter and written as JSON."""
     config = make_world(batch_norm_network).wrap(method, **options).config
-    assert json.loads(json.dumps(config)) == config, f"not plain JSON: {config}"
+    _require(json.loads(json.dumps(config)) == config, f"not plain JSON: {config}")
 
 
 CHECKS: Final[dict[str, Callable[..., None]]] = {
@@ -269,6 +277,12 @@ CHECKS: Final[dict[str, Callable[..., None]]] = {
         configuration_is_recorded,
     )
 }
+
+
+def _require(condition: bool, message: str) -> None:
+    """Raise an AssertionError, also where `python -O` drops assert statements."""
+    if not condition:
+        raise AssertionError(message)
 
 
 def _leave_one_below(scores: Tensor) -> Tensor:
@@ -297,11 +311,11 @@ def _differences(a: dict[str, Tensor], b: dict[str, Tensor]) -> list[str]:
 
 
 def _assert_same(a: Prediction, b: Prediction, when: str) -> None:
-    assert torch.equal(a.label, b.label), f"other labels {when}"
-    assert torch.equal(a.score, b.score), f"other scores {when}"
-    assert torch.equal(a.threshold, b.threshold), f"another threshold {when}"
+    _require(torch.equal(a.label, b.label), f"other labels {when}")
+    _require(torch.equal(a.score, b.score), f"other scores {when}")
+    _require(torch.equal(a.threshold, b.threshold), f"another threshold {when}")
 
 
 def _assert_finite(adapter: Adapter, when: str) -> None:
     broken = [name for name, value in _whole(adapter).items() if not value.isfinite().all()]
-    assert not broken, f"not finite {when}: {broken[:3]}"
+    _require(not broken, f"not finite {when}: {broken[:3]}")

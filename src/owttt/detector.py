@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Final, final
 
 import torch
@@ -18,11 +19,44 @@ from owttt.types import Forward, Verdict
 Score = Callable[[Forward, SourceStats], Tensor]
 """Scores `(B,)` of a batch, high = unknown, any finite range."""
 
-SCORES: Final[dict[str, Score]] = {
-    "cosine": lambda out, source: cosine_score(out.features, source.prototypes),
-    "centred": lambda out, source: centred_score(out.features, source.class_means, source.mean),
-    "energy": lambda out, _: energy_score(out.logits),
-    "max-softmax": lambda out, _: max_softmax_score(out.logits),
+
+def _cosine(out: Forward, source: SourceStats) -> Tensor:
+    return cosine_score(out.features, source.prototypes)
+
+
+def _centred(out: Forward, source: SourceStats) -> Tensor:
+    return centred_score(out.features, source.class_means, source.mean)
+
+
+def _energy(out: Forward, _: SourceStats) -> Tensor:
+    return energy_score(out.logits)
+
+
+def _max_softmax(out: Forward, _: SourceStats) -> Tensor:
+    return max_softmax_score(out.logits)
+
+
+@dataclass(frozen=True)
+class NamedScore:
+    """A score of ours; `unit` if its natural range is [0, 1] (cosines of signed features go on to 2)."""
+
+    name: str
+    function: Score
+    unit: bool
+
+    def __call__(self, out: Forward, source: SourceStats) -> Tensor:
+        """Return the scores of a batch."""
+        return self.function(out, source)
+
+
+SCORES: Final[dict[str, NamedScore]] = {
+    score.name: score
+    for score in (
+        NamedScore("cosine", _cosine, unit=True),
+        NamedScore("centred", _centred, unit=True),
+        NamedScore("energy", _energy, unit=False),
+        NamedScore("max-softmax", _max_softmax, unit=True),
+    )
 }
 
 Threshold = Callable[[Tensor], Tensor]
@@ -31,15 +65,20 @@ Threshold = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Otsu:
-    """The paper's adaptive threshold, optionally kept within bounds (its appendix: [0.4, 1.0])."""
+    """The paper's adaptive threshold, optionally kept within bounds (its appendix: [0.4, 1.0]).
+
+    `unit` searches 0, .01, .02, … as the paper does; otherwise 100 steps over the window's own range, for scores of any
+    scale.
+    """
 
     weighted: bool = True
     low: float = -math.inf
     high: float = math.inf
+    unit: bool = True
 
     def __call__(self, scores: Tensor) -> Tensor:
         """Return the threshold of a window of scores."""
-        return otsu_threshold(scores, weighted=self.weighted).clamp(self.low, self.high)
+        return otsu_threshold(scores, weighted=self.weighted, unit=self.unit).clamp(self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -69,23 +108,34 @@ def as_score(score: str | Score) -> Score:
     return SCORES[score]
 
 
-def as_threshold(threshold: str | float | tuple[float, float] | Threshold) -> Threshold:
-    """Read a threshold: a name, a number (fixed), a pair (adaptive within bounds), or a callable."""
+def is_unit(score: Score) -> bool:
+    """Whether a score's natural range is [0, 1]; of a caller's function nothing is assumed."""
+    return isinstance(score, NamedScore) and score.unit
+
+
+def as_threshold(threshold: str | float | tuple[float, float] | Threshold, *, unit: bool = True) -> Threshold:
+    """Read a threshold: a name, a number (fixed), a pair (adaptive within bounds), or a callable.
+
+    Named and bounded ones search the grid of a score that is `unit` or not.
+    """
     if isinstance(threshold, str):
         if threshold not in THRESHOLDS:
             raise ValueError(
                 f"No threshold {threshold!r}; choose one of {sorted(THRESHOLDS)}, a number, two bounds, a callable."
             )
-        return THRESHOLDS[threshold]
+        named = THRESHOLDS[threshold]
+        return replace(named, unit=unit) if isinstance(named, Otsu) else named
     if isinstance(threshold, tuple | list):
+        if len(threshold) != 2 or not threshold[0] <= threshold[1]:
+            raise ValueError(f"Bounds of a threshold are two numbers, the lower one first, got {threshold}.")
         low, high = threshold
-        if not low <= high:
-            raise ValueError(f"Bounds of a threshold must be ordered, got {threshold}.")
-        return Otsu(low=low, high=high)
-    if isinstance(threshold, int | float):
-        if math.isnan(threshold):
+        return Otsu(low=low, high=high, unit=unit)
+    if isinstance(threshold, Real) or (isinstance(threshold, Tensor) and threshold.numel() == 1):
+        if math.isnan(float(threshold)):
             raise ValueError("A fixed threshold must be a number, got NaN.")
         return Fixed(float(threshold))
+    if not callable(threshold):
+        raise TypeError(f"A threshold is a name, a number, two bounds or a callable, got {type(threshold).__name__}.")
     return threshold
 
 
@@ -106,14 +156,17 @@ class Detector(nn.Module):
             raise ValueError(f"Expected one score a sample, {len(out.features)}, got shape {tuple(scores.shape)}.")
         if not scores.isfinite().all():
             raise FloatingPointError(
-                "The network's scores are not finite: adaptation has diverged. Call reset(), lower the learning rate."
+                "The scores of this batch are not finite: its values overflow, or adaptation has diverged. "
+                "Call reset(), lower the learning rate."
             )
         return scores.to(self.window.items.dtype)
 
     @torch.no_grad()
     def judge(self, scores: Tensor) -> Verdict:
         """Hold a batch's scores against the threshold of the window they are part of; nothing is remembered."""
-        threshold = self.threshold(self.window.joined(scores))
+        threshold = torch.as_tensor(self.threshold(self.window.joined(scores))).to(scores)
+        if threshold.dim() != 0 or threshold.isnan():
+            raise ValueError(f"A threshold must be one number, got {threshold.tolist()}.")
         return Verdict(scores, threshold, scores < threshold)
 
     def observe(self, scores: Tensor) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
+from owttt.functional import fresh_autocast
 from owttt.types import Forward
 
 FeatureFunction = Callable[[nn.Module, Tensor], Tensor | tuple[Tensor, Tensor]]
@@ -60,8 +61,10 @@ class FeatureExtractor(nn.Module):
 
     def forward(self, x: Tensor) -> Forward:
         """Run the classifier once on `x` and return features and logits."""
-        if self.function is not None:
-            return self._call(self.function, x)
+        with fresh_autocast(x.device):
+            return self._watched(x) if self.function is None else self._call(self.function, x)
+
+    def _watched(self, x: Tensor) -> Forward:
         seen: list[Any] = []
         with _recording(self.model.get_submodule(self.point.module), self.point.kind, seen):
             logits = _logits(self.model(x))
@@ -80,6 +83,12 @@ class FeatureExtractor(nn.Module):
         """Return the parameters the features depend on: all but the head's."""
         behind = {id(p) for name in self.head for p in self.model.get_submodule(name).parameters()}
         return [parameter for parameter in self.model.parameters() if id(parameter) not in behind]
+
+
+def uncompiled(model: nn.Module) -> nn.Module:
+    """Return the module behind `torch.compile`, whose graphs would not see that BatchNorm changes its mode."""
+    inner = getattr(model, "_orig_mod", model)
+    return inner if isinstance(inner, nn.Module) else model
 
 
 def locate_features(
@@ -124,13 +133,20 @@ def same_features(
 def _recording(module: nn.Module, kind: str, seen: list[Any]) -> Iterator[None]:
     """While open, note what goes into (or comes out of) a module."""
     if kind == "input":
-        handle = module.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+        handle = module.register_forward_pre_hook(
+            lambda _, args, kwargs: seen.append(_first(args, kwargs)), with_kwargs=True
+        )
     else:
         handle = module.register_forward_hook(lambda _, __, output: seen.append(output))
     try:
         yield
     finally:
         handle.remove()
+
+
+def _first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what a module was called with, by position or by name."""
+    return next(iter((*args, *kwargs.values())), None)
 
 
 def _logits(output: Any) -> Tensor:
@@ -174,6 +190,7 @@ class _Call:
         """Whether this is a linear layer from one vector a sample to the classes."""
         return (
             isinstance(self.module, nn.Linear)
+            and isinstance(self.inputs, Tensor)
             and self.inputs.dim() == 2
             and tuple(self.output.shape) == (len(self.inputs), num_classes)
         )
@@ -193,15 +210,14 @@ def _watch(model: nn.Module, x: Tensor) -> list[_Call]:
     def start(module: nn.Module, _: tuple[Any, ...]) -> None:
         open_calls[module] = next(clock)
 
-    def end(name: str, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        inputs = args[0] if args else None
-        calls.append(_Call(name, module, open_calls[module], next(clock), inputs, output))
+    def end(name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        calls.append(_Call(name, module, open_calls[module], next(clock), _first(args, kwargs), output))
 
     handles = []
     for name, module in model.named_modules():
         if name:
             handles.append(module.register_forward_pre_hook(start))
-            handles.append(module.register_forward_hook(partial(end, name)))
+            handles.append(module.register_forward_hook(partial(end, name), with_kwargs=True))
     try:
         with torch.no_grad():
             model(x)

@@ -1,15 +1,30 @@
-"""A queue of fixed length: score window, prototype pool and feature queue are all this."""
+"""Modules that remember: statistics that keep their digits, and the queue that window, pool and features are."""
 
 from __future__ import annotations
 
-from typing import final
+from collections.abc import Callable
+from typing import Self, final
 
 import torch
 from torch import Tensor, nn
 
+from owttt.functional import wide
+
+
+class Statistics(nn.Module):
+    """A module whose numbers stay in single precision or better when its owner is moved to half."""
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        def keep_digits(tensor: Tensor) -> Tensor:
+            moved = fn(tensor)
+            return moved if wide(moved) is moved else tensor.to(moved.device)
+
+        super()._apply(keep_digits, recurse)  # type: ignore[no-untyped-call]
+        return self
+
 
 @final
-class Queue(nn.Module):
+class Queue(Statistics):
     """The last `capacity` rows pushed, oldest first. A fixed buffer and a count, so that state saves and loads."""
 
     items: Tensor

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from owttt.detector import Threshold
 from owttt.features import FeatureExtractor
 from owttt.source import SourceStats
 from owttt.types import Forward, Order, Verdict
@@ -20,17 +18,17 @@ from owttt.types import Forward, Order, Verdict
 
 @dataclass(frozen=True)
 class Setting:
-    """What the adapter decided and a method may have to follow."""
+    """What the adapter decided and a method may have to follow: the order, and the form of the threshold."""
 
     order: Order
-    threshold: Threshold
+    weighted: bool
 
 
 class Method(nn.Module, ABC):
     """A way to adapt. A subclass is final, stores its options in `__init__`, and implements `adapt`.
 
-    State lives in the network, in buffers and in `self.optimizer`: resetting, saving and resuming then work without
-    another line. Build state in `setup`, which runs once the network is there.
+    State lives in the network, in buffers and in the tensors of `self.optimizer`: resetting, saving and resuming then
+    work without another line. Build state in `setup`, which runs once the network is there.
     """
 
     name: ClassVar[str]
@@ -82,13 +80,23 @@ class Method(nn.Module, ABC):
 
     def options(self) -> dict[str, Any]:
         """Return the options this method was made with."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        names = inspect.signature(type(self)).parameters
+        lost = [name for name in names if not hasattr(self, name)]
+        if lost:
+            raise TypeError(
+                f"{type(self).__name__}.__init__ must store its options under their names; missing: {lost}."
+            )
+        return {name: getattr(self, name) for name in names}
 
     def optimise(
         self, parameters: Iterable[nn.Parameter], make: Callable[[list[nn.Parameter]], torch.optim.Optimizer]
     ) -> None:
         """Thaw the parameters and give them an optimiser."""
         chosen = list(parameters)
+        if not chosen:
+            raise ValueError(
+                f"Method {self.name!r} trains the network and found no parameters in front of its features."
+            )
         for parameter in chosen:
             parameter.requires_grad_(True)
         self.optimizer = make(chosen)
@@ -99,19 +107,28 @@ class Method(nn.Module, ABC):
             self.network.backbone_parameters(), lambda chosen: torch.optim.SGD(chosen, lr=lr, momentum=momentum)
         )
 
-    def descend(self, loss: Tensor, max_norm: float = math.inf) -> None:
+    def descend(self, loss: Tensor, max_norm: float | None = None) -> None:
         """Take one step down the gradient of a loss."""
         self.network.zero_grad()
         torch.autograd.backward(loss)
         self.step(max_norm)
 
-    def step(self, max_norm: float = math.inf) -> None:
-        """Take one step with the gradients gathered so far, cut to a length of `max_norm`, and forget them."""
+    def step(self, max_norm: float | None = None) -> None:
+        """Take one step with the gradients gathered so far, cut to a length of `max_norm` if given, and forget them."""
         assert self.optimizer is not None
-        if max_norm < math.inf:
+        if max_norm is not None:
             nn.utils.clip_grad_norm_([p for group in self.optimizer.param_groups for p in group["params"]], max_norm)
         self.optimizer.step()
         self.optimizer.zero_grad()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move the optimiser's memory along with everything else (its step counts stay where torch keeps them)."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for memory in self.optimizer.state.values() if self.optimizer is not None else ():
+            for name, value in memory.items():
+                if isinstance(value, Tensor) and name != "step":
+                    memory[name] = fn(value)
+        return self
 
     def train(self, mode: bool = True) -> Self:
         """Stay in evaluation mode: a method itself decides when a layer uses batch statistics."""

@@ -14,8 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from owttt import storage
-from owttt.features import FeatureExtractor, FeatureFunction, FeaturePoint, locate_features
+from owttt.features import FeatureExtractor, FeatureFunction, FeaturePoint, locate_features, uncompiled
 from owttt.functional import wide
+from owttt.memory import Statistics
 from owttt.moments import BatchSpread, ClassMoments
 from owttt.progress import track
 
@@ -43,7 +44,7 @@ class SourceInfo:
 
 
 @final
-class SourceStats(nn.Module):
+class SourceStats(Statistics):
     """Prototypes, mean and covariances of source features, fitted once and shipped beside the weights.
 
     Tensors (moving with `.to`): `prototypes` `(K, D)` unit class means, `class_means` `(K, D)`, `class_covariances`
@@ -68,6 +69,7 @@ class SourceStats(nn.Module):
         self.register_buffer("prototypes", F.normalize(self.class_means, dim=1), persistent=False)
 
     @classmethod
+    @torch.inference_mode(False)
     def fit(
         cls,
         model: nn.Module,
@@ -84,6 +86,9 @@ class SourceStats(nn.Module):
         `features` names the features if the final linear layer cannot be found. Batches stay on the device they come
         on unless `device` is given. `model` is run in evaluation mode and left as it was.
         """
+        if num_classes < 1:
+            raise ValueError(f"num_classes must be at least 1, got {num_classes}.")
+        model = uncompiled(model)
         extractor: FeatureExtractor | None = None
         moments: ClassMoments | None = None
         spread = BatchSpread(SPREAD_BATCH)
@@ -93,7 +98,10 @@ class SourceStats(nn.Module):
                 x, y = _checked(batch, num_classes, model, device)
                 if extractor is None:
                     first, extractor = x[:1], locate_features(model, x[:2], num_classes, features)
-                z = wide(extractor(x).features)
+                out = extractor(x)
+                if out.logits.shape[1] != num_classes:
+                    raise ValueError(f"num_classes is {num_classes}, the classifier has {out.logits.shape[1]} outputs.")
+                z = wide(out.features)
                 if not z.isfinite().all():
                     raise ValueError("The classifier gives features that are not finite on source data.")
                 if moments is None:
@@ -151,6 +159,7 @@ class SourceStats(nn.Module):
         storage.write(path, self._tensors(), {"kind": KIND, **asdict(self.info)})
 
     @classmethod
+    @torch.inference_mode(False)
     def load(cls, path: str | Path) -> SourceStats:
         """Read what `save` wrote; a damaged file is an error."""
         tensors, description = storage.read(path, KIND)
@@ -196,11 +205,14 @@ def _checked(
     if len(pair) != 2 or not all(isinstance(part, Tensor) for part in pair):
         raise ValueError(f"The loader must yield pairs (x, y) of tensors, got {type(batch).__name__}.")
     x, y = pair if device is None else (part.to(device) for part in pair)
-    if y.dim() != 1 or len(x) != len(y):
+    if y.dim() != 1 or len(x) != len(y) or not len(x):
         raise ValueError(f"Expected one class a sample, got x {tuple(x.shape)} and y {tuple(y.shape)}.")
     home = next((parameter.device for parameter in model.parameters()), x.device)
     if {x.device, y.device} != {home}:
         raise ValueError(f"The classifier is on {home}, x on {x.device}, y on {y.device}; pass device={str(home)!r}.")
+    dtype = next((parameter.dtype for parameter in model.parameters()), x.dtype)
+    if x.is_floating_point() and x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
+        raise ValueError(f"The classifier is in {dtype}, the source data in {x.dtype}; convert one of them.")
     if x.is_floating_point() and not x.isfinite().all():
         raise ValueError("The source data holds NaN or Inf.")
     if y.is_floating_point() or ((y < 0) | (y >= num_classes)).any():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,9 @@ from torch import Tensor
 _DIGEST, _DESCRIPTION = "sha256", "description"
 
 
-def digest(tensors: Iterable[tuple[str, Tensor]]) -> str:
-    """Return the SHA-256 of names, types, shapes and bytes, the same on every device."""
-    total = hashlib.sha256()
+def digest(tensors: Iterable[tuple[str, Tensor]], description: str = "") -> str:
+    """Return the SHA-256 of a description and of names, types, shapes and bytes, the same on every device."""
+    total = hashlib.sha256(description.encode())
     for name, tensor in tensors:
         total.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
         total.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
@@ -30,18 +30,18 @@ def digest(tensors: Iterable[tuple[str, Tensor]]) -> str:
 def write(path: str | Path, tensors: Mapping[str, Tensor], description: Mapping[str, Any]) -> None:
     """Write atomically: a reader finds the old file or the new one, never a part."""
     path = Path(path)
-    copies = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(tensors.items())}
-    metadata = {_DIGEST: digest(copies.items()), _DESCRIPTION: json.dumps(description, sort_keys=True)}
-    payload = safetensors.torch.save(copies, metadata)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in sorted(tensors.items())}
+    text = json.dumps(description, sort_keys=True)
+    payload = safetensors.torch.save(copies, {_DIGEST: digest(copies.items(), text), _DESCRIPTION: text})
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(payload)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -58,7 +58,7 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]
         raise ValueError(f"{path}: not a readable safetensors file ({error}); it is truncated or damaged.") from error
     if _DESCRIPTION not in metadata or _DIGEST not in metadata:
         raise ValueError(f"{path}: a safetensors file, but not one written by owttt.")
-    if digest(tensors.items()) != metadata[_DIGEST]:
+    if digest(tensors.items(), metadata[_DESCRIPTION]) != metadata[_DIGEST]:
         raise ValueError(f"{path}: its contents do not match their checksum; the file is damaged.")
     description: dict[str, Any] = json.loads(metadata[_DESCRIPTION])
     if description.get("kind") != kind:

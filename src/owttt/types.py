@@ -24,10 +24,6 @@ class Forward:
     features: Tensor
     logits: Tensor
 
-    def detach(self) -> Forward:
-        """Return the same values without their graph."""
-        return Forward(self.features.detach(), self.logits.detach())
-
 
 @dataclass(frozen=True, slots=True)
 class Verdict:

@@ -20,7 +20,7 @@ from owttt.functional.losses import (
     mean_discrepancy,
     unknown_clustering,
 )
-from owttt.functional.precision import full_precision, wide, widest
+from owttt.functional.precision import fresh_autocast, full_precision, wide, widest
 from owttt.functional.prototypes import expansion_threshold, isolated_samples, kept
 from owttt.functional.scores import (
     centred_score,
@@ -45,6 +45,7 @@ __all__ = [
     "expansion_threshold",
     "expected_calibration_error",
     "fpr_at_tpr",
+    "fresh_autocast",
     "full_precision",
     "gaussian_kl",
     "harmonic_mean",

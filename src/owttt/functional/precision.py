@@ -20,6 +20,16 @@ def widest(device: torch.device) -> torch.dtype:
 
 
 @contextmanager
+def fresh_autocast(device: torch.device) -> Iterator[None]:
+    """Keep the caller's autocast but not its cache of converted weights, which a step would leave out of date."""
+    if not torch.is_autocast_enabled(device.type):
+        yield
+        return
+    with torch.autocast(device.type, torch.get_autocast_dtype(device.type), cache_enabled=False):
+        yield
+
+
+@contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
     """Suspend the caller's autocast: inside, matrix products keep the type of their inputs."""
     if not torch.is_autocast_enabled(device.type):

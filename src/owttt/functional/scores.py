@@ -23,8 +23,8 @@ def cosine_similarity(features: Tensor, prototypes: Tensor) -> Tensor:
 
 
 def cosine_score(features: Tensor, prototypes: Tensor) -> Tensor:
-    """One minus the cosine to the nearest of the unit prototypes."""
-    return 1 - cosine_similarity(features, prototypes).amax(dim=1)
+    """One minus the cosine to the nearest of the unit prototypes; rounding never takes it below 0."""
+    return (1 - cosine_similarity(features, prototypes).amax(dim=1)).clamp_min(0)
 
 
 def centred_score(features: Tensor, class_means: Tensor, mean: Tensor) -> Tensor:

@@ -1,12 +1,14 @@
 """The threshold that splits scores in two modes (eq. 3 of the paper; Otsu, 1979).
 
-Over 100 candidates τ, group 0 = {os < τ} and group 1 = {os >= τ}, the first minimum of
+Over the candidates τ, group 0 = {os < τ} and group 1 = {os >= τ}, the first minimum of
 
     weighted    w_0·var_0 + w_1·var_1      what the authors' program minimises, true Otsu
     unweighted       var_0 +     var_1      what the paper prints
 
-A candidate that leaves a group empty does not count. If none is left (one sample, all scores in one bin) there is
-nothing to split and the threshold is +inf: nothing is rejected.
+Candidates are 0, .01, …, .99 as in the paper, going on in the same steps where scores exceed 1 (cosines of signed
+features); for scores without a natural range, 100 equal steps over the range they have. A candidate that leaves a group
+empty does not count. If none is left (one sample, all scores in one bin) there is nothing to split and the threshold is
++inf: nothing is rejected.
 """
 
 from __future__ import annotations
@@ -20,25 +22,26 @@ from torch import Tensor
 CANDIDATES = 100
 
 
-def threshold_candidates(low: float, high: float) -> NDArray[np.floating]:
-    """Return 0, .01, …, .99 for scores within [0, 1]; for others, 100 equal steps from the least score up."""
-    steps = np.arange(CANDIDATES) / CANDIDATES
-    return steps if low >= 0 and high <= 1 else low + (high - low) * steps
+def threshold_candidates(low: float, high: float, *, unit: bool) -> NDArray[np.floating]:
+    """Return the candidates for scores between `low` and `high`."""
+    if not unit:
+        return low + (high - low) * (np.arange(CANDIDATES) / CANDIDATES)
+    return np.arange(max(CANDIDATES, math.ceil(CANDIDATES * high - 1e-3))) / CANDIDATES
 
 
-def otsu_threshold(scores: Tensor, *, weighted: bool = True) -> Tensor:
+def otsu_threshold(scores: Tensor, *, weighted: bool = True, unit: bool = True) -> Tensor:
     """Return the candidate that splits scores `(N,)` best, or +inf where none does.
 
     Sorting and prefix sums give all splits at once. With scores shifted to mean zero and S, Q the sums of scores and
-    squares in group 0, w_0·var_0 + w_1·var_1 is a constant minus S²/(n_0·n_1). Costs equal up to rounding count as
-    equal, so that the first minimum is what exact arithmetic would find.
+    squares in group 0, w_0·var_0 + w_1·var_1 is a constant minus S²/(n_0·n_1). Costs that differ by rounding only count
+    as equal.
 
     A few hundred numbers are sorted and summed faster by numpy than by as many kernels as there are steps here, on
     any device; candidates have the scores' own precision, so that comparing with the result is consistent.
     """
     ordered = np.sort(scores.detach().cpu().numpy())
     number = len(ordered)
-    candidates = threshold_candidates(float(ordered[0]), float(ordered[-1])).astype(ordered.dtype)
+    candidates = threshold_candidates(float(ordered[0]), float(ordered[-1]), unit=unit).astype(ordered.dtype)
     lower = np.searchsorted(ordered, candidates)
     splits = (lower > 0) & (lower < number)
     if not splits.any():

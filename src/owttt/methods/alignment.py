@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from owttt.functional import Gaussian, add_ridge, full_precision, inverse, ridge, running_gaussian, symmetric_kl, widest
+from owttt.memory import Statistics
 from owttt.source import SourceStats
 
 
 @final
-class GlobalAlignment(nn.Module):
+class GlobalAlignment(Statistics):
     """KL(s‖t) + KL(t‖s) between the source's Gaussian and a running one of the target (TTAC, Su et al., NeurIPS 2022).
 
     Both covariances get a ridge max(Σ_s)/30·I. The source is inverted once. Everything here is in double precision
@@ -45,12 +46,12 @@ class GlobalAlignment(nn.Module):
         """Move the running Gaussian by a batch and return its distance, differentiable in the batch."""
         features = features.to(self.mean.dtype)
         with full_precision(features.device):
-            self.seen += len(features)
-            target = running_gaussian(Gaussian(self.mean, self.covariance), features, self.seen, self.horizon)
-            self.mean.copy_(target.mean.detach())
-            self.covariance.copy_(target.covariance.detach())
-            return symmetric_kl(
+            seen = self.seen + len(features)
+            target = running_gaussian(Gaussian(self.mean, self.covariance), features, seen, self.horizon)
+            distance = symmetric_kl(
                 Gaussian(self.source_mean, self.source_covariance),
                 self.source_inverse,
                 Gaussian(target.mean, add_ridge(target.covariance, self.ridge)),
             )
+        self.mean, self.covariance, self.seen = target.mean.detach(), target.covariance.detach(), seen
+        return distance

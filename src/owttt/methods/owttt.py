@@ -23,7 +23,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from owttt.detector import Otsu
 from owttt.functional import (
     cosine_similarity,
     expansion_threshold,
@@ -69,7 +68,7 @@ class OWTTT(Method):
         pool_size: int = 100,
         temperature: float = 0.1,
         horizon: int = 1280,
-        max_norm: float = 1000.0,
+        max_norm: float | None = 1000.0,
     ) -> None:
         super().__init__()
         if clustering not in CLUSTERINGS:
@@ -96,7 +95,6 @@ class OWTTT(Method):
         self.pool = Queue(self.pool_size, self.source.mean.shape, self.source.mean)
         self.target = GlobalAlignment(self.source, self.horizon)
         self.delayed = self.setting.order == ADAPT_THEN_PREDICT
-        self.weighted = not isinstance(self.setting.threshold, Otsu) or self.setting.threshold.weighted
 
     @property
     def backpropagates(self) -> bool:
@@ -124,7 +122,7 @@ class OWTTT(Method):
             pool = self.pool.values
             nearest_known = (unit @ self.source.prototypes.T).amax(dim=1)
             extended = 1 - torch.cat((nearest_known[:, None], unit @ pool.T), dim=1).amax(dim=1)
-            split = expansion_threshold(extended, weighted=self.weighted)
+            split = expansion_threshold(extended, weighted=self.setting.weighted)
             scores = verdict.scores[verdict.strong]
             chosen = isolated_samples(scores, unit, nearest_known, pool, self.pool_size, verdict.threshold, split)
             self.pool.push(unit[chosen])

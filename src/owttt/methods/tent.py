@@ -53,7 +53,8 @@ class Tent(Method):
 
     def _make(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
         if self.optimiser == "adam":
-            return torch.optim.Adam(parameters, lr=self.lr)
+            eps = max(1e-8, torch.finfo(parameters[0].dtype).tiny)
+            return torch.optim.Adam(parameters, lr=self.lr, eps=eps)
         return torch.optim.SGD(parameters, lr=self.lr, momentum=self.momentum)
 
     @property

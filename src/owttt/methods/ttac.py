@@ -3,8 +3,9 @@
     s·D(N_s, N_t)  +  s/K·Σ_k D(N_s^k, N_t^k),     D = KL(s‖t) + KL(t‖s)
 
 over running Gaussians, of all samples and of each class, a class taking the samples predicted with confidence > 0.9.
-Classes of this batch count once 16 samples were seen. ImageNet's form: class variances only, from more than 64
-samples, and no 1/K.
+Classes of this batch count once 16 samples were seen. ImageNet's form: class variances only, no 1/K, a memory of 64,
+and the source's Gaussian counting as the first 64 samples (`class_prior`), so that the first confident one is already
+more than 64.
 
 `max_norm` cuts the gradient and is ours: far above what a trained network gives, it keeps one whose features are
 nothing like the source's from diverging in a batch.
@@ -15,7 +16,7 @@ from __future__ import annotations
 from typing import final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from owttt.functional import (
     Gaussian,
@@ -29,6 +30,7 @@ from owttt.functional import (
     wide,
     widest,
 )
+from owttt.memory import Statistics
 from owttt.method import Method
 from owttt.methods.alignment import GlobalAlignment
 from owttt.norm import moving_statistics
@@ -52,8 +54,9 @@ class TTAC(Method):
         horizon: int = 1280,
         class_horizon: int = 128,
         class_minimum: int = 16,
+        class_prior: int = 0,
         average_classes: bool = True,
-        max_norm: float = 100.0,
+        max_norm: float | None = 100.0,
         prune: bool = False,
     ) -> None:
         super().__init__()
@@ -64,6 +67,7 @@ class TTAC(Method):
         self.horizon = horizon
         self.class_horizon = class_horizon
         self.class_minimum = class_minimum
+        self.class_prior = class_prior
         self.average_classes = average_classes
         self.max_norm = max_norm
         self.prune = prune
@@ -72,7 +76,7 @@ class TTAC(Method):
         """Train the backbone; start the running Gaussians at the source's."""
         self.optimise_backbone(self.lr, self.momentum)
         self.all = GlobalAlignment(self.source, self.horizon)
-        self.classes = ClassAlignment(self.source, self.class_horizon, self.class_minimum)
+        self.classes = ClassAlignment(self.source, self.class_horizon, self.class_minimum, self.class_prior)
 
     def adapt(self, x: Tensor, out: Forward, verdict: Verdict) -> None:
         """Take one step, with BatchNorm in train mode."""
@@ -90,7 +94,7 @@ class TTAC(Method):
 
 
 @final
-class ClassAlignment(nn.Module):
+class ClassAlignment(Statistics):
     """The sum over classes of KL(s‖t) + KL(t‖s), with a running Gaussian for each class, in double precision."""
 
     means: Tensor
@@ -98,10 +102,10 @@ class ClassAlignment(nn.Module):
     seen: Tensor
     source_means: Tensor
     source_covariances: Tensor
-    source_inverses: Tensor
+    source_inverses: Tensor | None
     ridge: Tensor
 
-    def __init__(self, source: SourceStats, horizon: int, minimum: int) -> None:
+    def __init__(self, source: SourceStats, horizon: int, minimum: int, prior: int) -> None:
         super().__init__()
         self.horizon = horizon
         self.minimum = minimum
@@ -112,10 +116,10 @@ class ClassAlignment(nn.Module):
         ridged = self._ridged(covariances)
         self.register_buffer("means", means.clone())
         self.register_buffer("covariances", covariances.clone())
-        self.register_buffer("seen", torch.zeros(len(means), dtype=torch.long, device=means.device))
+        self.register_buffer("seen", torch.full((len(means),), prior, device=means.device))
         self.register_buffer("source_means", means, persistent=False)
         self.register_buffer("source_covariances", ridged, persistent=False)
-        self.register_buffer("source_inverses", 1 / ridged if self.diagonal else inverse(ridged), persistent=False)
+        self.register_buffer("source_inverses", None if self.diagonal else inverse(ridged), persistent=False)
 
     def _ridged(self, covariances: Tensor) -> Tensor:
         return covariances + self.ridge if self.diagonal else add_ridge(covariances, self.ridge)
@@ -143,6 +147,6 @@ class ClassAlignment(nn.Module):
     def _distance(self, label: int, target: Gaussian) -> Tensor:
         source = Gaussian(self.source_means[label], self.source_covariances[label])
         target = Gaussian(target.mean, self._ridged(target.covariance))
-        if self.diagonal:
+        if self.source_inverses is None:
             return symmetric_kl_diagonal(source, target)
         return symmetric_kl(source, self.source_inverses[label], target)

@@ -8,7 +8,7 @@ source batches from each other.
 
 Two bounds are ours, so that small batches and small networks do not diverge: while the queue holds only n < N samples,
 batches of n are the measure (c and m are N/n times larger), and the gradient is cut to length `max_norm`, because the
-covariance term grows with the fourth power of the features (infinity: the original).
+covariance term grows with the fourth power of the features (None: the original).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TTTPlusPlus(Method):
         momentum: float = 0.9,
         weight: float = 0.05,
         queue: int = 1536,
-        max_norm: float = 1.0,
+        max_norm: float | None = 1.0,
         prune: bool = False,
     ) -> None:
         super().__init__()
