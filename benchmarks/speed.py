@@ -29,6 +29,7 @@ from torch.distributions import MultivariateNormal, kl_divergence
 import owttt
 from owttt.features import FeatureExtractor
 from owttt.functional import Gaussian, isolated_samples, otsu_threshold, symmetric_kl
+from owttt.methods.alignment import GlobalAlignment
 from owttt.models import CifarResNet
 from owttt.norm import moving_statistics
 
@@ -157,12 +158,25 @@ def adapters(rounds: int, batch: int, depth: int) -> dict[str, float]:
         options: dict[str, Any] = {"lr": 0.0} if method.adapts else {}
         adapter = owttt.wrap(model, name, source=source, window=2 * batch, threshold=half, **options)
         works[name] = partial(adapter, x)
+    works["alignment"] = alignment(source, batch // 2)
     shares = [outside_share(works["owttt"]) for _ in range(rounds + 1)][1:]
     times = medians(works, rounds)
     ratios = {f"{name} / one forward": times[name] / times["forward"] for name in owttt.METHODS}
     ratios["owttt / its bare passes"] = times["owttt"] / times["floor"]
     ratios["owttt, share of a batch outside the network's passes"] = statistics.median(shares)
+    ratios["owttt, share of a batch for the Gaussians and their gradient"] = times["alignment"] / times["owttt"]
     return ratios
+
+
+def alignment(source: owttt.SourceStats, number: int) -> Work:
+    """Return the work of the running Gaussian, its distance and the distance's gradient, for so many features."""
+    module = GlobalAlignment(source, 1280)
+    features = (source.mean + torch.randn(number, len(source.mean)) / 10).requires_grad_()
+
+    def work() -> None:
+        torch.autograd.grad(module(features), features)
+
+    return work
 
 
 def outside_share(work: Work) -> float:
