@@ -16,14 +16,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from owttt.functional import cosine_similarity, information_maximisation, wide
-from owttt.method import Method
-from owttt.norm import moving_statistics
-from owttt.types import Forward, Verdict
+from owttt.methods.backbone import BackboneMethod
+from owttt.types import Forward
 
 
 @final
-class Shot(Method):
-    """Certain on each sample, diverse over the batch; `prune` leaves rejected samples out."""
+class Shot(BackboneMethod):
+    """Certain on each sample, diverse over the batch."""
 
     name = "shot"
 
@@ -34,31 +33,20 @@ class Shot(Method):
         momentum: float = 0.9,
         weight: float = 0.05,
         pseudo_weight: float = 0.0,
+        max_norm: float | None = None,
         prune: bool = False,
     ) -> None:
-        super().__init__()
-        self.lr = lr
-        self.momentum = momentum
+        super().__init__(lr=lr, momentum=momentum, max_norm=max_norm, prune=prune)
         self.weight = weight
         self.pseudo_weight = pseudo_weight
-        self.prune = prune
 
-    def setup(self) -> None:
-        """Train the backbone."""
-        self.optimise_backbone(self.lr, self.momentum)
-
-    def adapt(self, x: Tensor, out: Forward, verdict: Verdict) -> None:
-        """Take one step, with BatchNorm in train mode."""
-        x = x[verdict.weak] if self.prune else x
-        if not len(x):
-            return
-        with moving_statistics(self.network):
-            now = self.network(x)
-        loss = self.weight * information_maximisation(now.logits)
+    def loss(self, out: Forward) -> Tensor:
+        """Return entropy minus diversity, and the cross entropy to pseudo labels if it has a weight."""
+        loss = self.weight * information_maximisation(out.logits)
         if self.pseudo_weight:
-            labels = centroid_labels(now.features.detach(), now.logits.detach())
-            loss = loss + self.pseudo_weight * F.cross_entropy(wide(now.logits), labels)
-        self.descend(loss)
+            labels = centroid_labels(out.features.detach(), out.logits.detach())
+            loss = loss + self.pseudo_weight * F.cross_entropy(wide(out.logits), labels)
+        return loss
 
 
 def centroid_labels(features: Tensor, logits: Tensor) -> Tensor:

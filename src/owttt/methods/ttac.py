@@ -31,16 +31,15 @@ from owttt.functional import (
     widest,
 )
 from owttt.memory import Statistics
-from owttt.method import Method
 from owttt.methods.alignment import GlobalAlignment
-from owttt.norm import moving_statistics
+from owttt.methods.backbone import BackboneMethod
 from owttt.source import SourceStats
-from owttt.types import Forward, Verdict
+from owttt.types import Forward
 
 
 @final
-class TTAC(Method):
-    """Align all features and each class with the source; `prune` leaves rejected samples out."""
+class TTAC(BackboneMethod):
+    """Align all features and each class with the source."""
 
     name = "ttac"
 
@@ -59,9 +58,7 @@ class TTAC(Method):
         max_norm: float | None = 100.0,
         prune: bool = False,
     ) -> None:
-        super().__init__()
-        self.lr = lr
-        self.momentum = momentum
+        super().__init__(lr=lr, momentum=momentum, max_norm=max_norm, prune=prune)
         self.scale = scale
         self.confidence = confidence
         self.horizon = horizon
@@ -69,28 +66,21 @@ class TTAC(Method):
         self.class_minimum = class_minimum
         self.class_prior = class_prior
         self.average_classes = average_classes
-        self.max_norm = max_norm
-        self.prune = prune
 
     def setup(self) -> None:
         """Train the backbone; start the running Gaussians at the source's."""
-        self.optimise_backbone(self.lr, self.momentum)
+        super().setup()
         self.all = GlobalAlignment(self.source, self.horizon)
         self.classes = ClassAlignment(self.source, self.class_horizon, self.class_minimum, self.class_prior)
 
-    def adapt(self, x: Tensor, out: Forward, verdict: Verdict) -> None:
-        """Take one step, with BatchNorm in train mode."""
-        x = x[verdict.weak] if self.prune else x
-        if not len(x):
-            return
-        with moving_statistics(self.network):
-            now = self.network(x)
-        confidence, label = wide(now.logits.detach()).softmax(dim=1).max(dim=1)
+    def loss(self, out: Forward) -> Tensor:
+        """Return the distance of all features, and of the classes of confident samples."""
+        confidence, label = wide(out.logits.detach()).softmax(dim=1).max(dim=1)
         sure = confidence > self.confidence
         class_scale = self.scale / self.source.num_classes if self.average_classes else self.scale
-        loss = self.scale * self.all(now.features)
-        loss = loss + class_scale * self.classes(now.features[sure], label[sure])
-        self.descend(loss, self.max_norm)
+        everything: Tensor = self.all(out.features)
+        classes: Tensor = self.classes(out.features[sure], label[sure])
+        return self.scale * everything + class_scale * classes
 
 
 @final

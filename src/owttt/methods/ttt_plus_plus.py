@@ -20,14 +20,13 @@ from torch import Tensor
 
 from owttt.functional import covariance, covariance_discrepancy, full_precision, mean_discrepancy, wide
 from owttt.memory import Queue
-from owttt.method import Method
-from owttt.norm import moving_statistics
-from owttt.types import Forward, Verdict
+from owttt.methods.backbone import BackboneMethod
+from owttt.types import Forward
 
 
 @final
-class TTTPlusPlus(Method):
-    """Align first and second moments with the source; `prune` leaves rejected samples out."""
+class TTTPlusPlus(BackboneMethod):
+    """Align first and second moments with the source."""
 
     name = "ttt++"
 
@@ -41,34 +40,24 @@ class TTTPlusPlus(Method):
         max_norm: float | None = 1.0,
         prune: bool = False,
     ) -> None:
-        super().__init__()
-        self.lr = lr
-        self.momentum = momentum
+        super().__init__(lr=lr, momentum=momentum, max_norm=max_norm, prune=prune)
         self.weight = weight
         self.queue = queue
-        self.max_norm = max_norm
-        self.prune = prune
 
     def setup(self) -> None:
         """Train the backbone; keep a queue of features."""
-        self.optimise_backbone(self.lr, self.momentum)
+        super().setup()
         self.recent = Queue(self.queue, self.source.mean.shape, self.source.mean)
 
-    def adapt(self, x: Tensor, out: Forward, verdict: Verdict) -> None:
-        """Take one step, with BatchNorm in train mode."""
-        x = x[verdict.weak] if self.prune else x
-        if not len(x):
-            return
-        with moving_statistics(self.network):
-            features = wide(self.network(x).features)
-        with full_precision(features.device):
-            self.descend(self._loss(self.recent.joined(features)), self.max_norm)
-        self.recent.push(features)
-
-    def _loss(self, features: Tensor) -> Tensor:
-        source = self.source
+    def loss(self, out: Forward) -> Tensor:
+        """Return both discrepancies between the source and the queue, this batch in it, each in its own unit."""
+        source, features = self.source, self.recent.joined(wide(out.features))
+        self.recent.push(wide(out.features))
         fewer = (source.spread_samples / len(features)).clamp_min(1)
         least = torch.finfo(features.dtype).tiny
-        first = mean_discrepancy(source.mean, features.mean(dim=0)) / (source.mean_spread * fewer).clamp_min(least)
-        second = covariance_discrepancy(source.covariance, covariance(features))
-        return self.weight * (first + second / (source.covariance_spread * fewer).clamp_min(least))
+        with full_precision(features.device):
+            first = mean_discrepancy(source.mean, features.mean(dim=0))
+            second = covariance_discrepancy(source.covariance, covariance(features))
+        first_unit = (source.mean_spread * fewer).clamp_min(least)
+        second_unit = (source.covariance_spread * fewer).clamp_min(least)
+        return self.weight * (first / first_unit + second / second_unit)
