@@ -378,14 +378,15 @@ class TTAC(BackboneMethod):
 class OWTTT(Reference):
     def __init__(
         self, *args, lr=1e-3, momentum=0.9, alignment_weight=1.0, clustering="extended", expansion=True,
-        alignment=True, keep_rate=0.5, pool_size=100, temperature=0.1, horizon=1280, max_norm=1000.0, **options,
+        alignment=True, keep_rate=0.5, pool_size=100, temperature=0.1, horizon=1280,
+        max_norm=1000.0, lr_batch=None, **options,
     ):  # fmt: skip
         super().__init__(*args, **options)
         self.lr, self.momentum, self.alignment_weight = lr, momentum, alignment_weight
         self.clustering, self.expansion, self.alignment = clustering, expansion, alignment
         self.keep_rate, self.pool_size, self.temperature = keep_rate, pool_size, temperature
         self.target = RunningGaussian(self.mean, self.cov, horizon)
-        self.max_norm = max_norm
+        self.max_norm, self.lr_batch = max_norm, lr_batch
         self.pool = []
 
     def adapt(self, x, scores, tau):
@@ -413,7 +414,11 @@ class OWTTT(Reference):
                 old = gradients.get(name)
                 gradients[name] = g if old is None else old if g is None else old + g
         if gradients:
-            self.sgd(cut(gradients, self.max_norm), self.lr, self.momentum)
+            gradients = cut(gradients, self.max_norm)
+            if self.lr_batch is not None:  # ours: a smaller batch, a smaller step
+                share = min(1, len(x) / self.lr_batch)
+                gradients = {name: g if g is None else g * share for name, g in gradients.items()}
+            self.sgd(gradients, self.lr, self.momentum)
 
     def extended(self, f):
         return 1 - max(float(F.cosine_similarity(f, p, dim=0)) for p in [*self.prototypes, *self.pool])

@@ -141,7 +141,13 @@ def test_bad_wrapping_is_told():
         attempt(preset="cifar")
     with pytest.raises(ValueError, match="configured already"):
         attempt(Tent(), lr=1.0)
-    for option, value in (("clustering", "all"), ("keep_rate", 0.0), ("temperature", 0.0), ("pool_size", 0)):
+    for option, value in (
+        ("clustering", "all"),
+        ("keep_rate", 0.0),
+        ("temperature", 0.0),
+        ("pool_size", 0),
+        ("lr_batch", 0),
+    ):
         with pytest.raises(ValueError, match=f"{option}|queue"):
             attempt(**{option: value})
     with pytest.raises(ValueError, match="alpha"):

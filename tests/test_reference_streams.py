@@ -58,6 +58,8 @@ def compare(
         {"horizon": 7},
         {"max_norm": 1.0},
         {"max_norm": None},
+        {"lr_batch": 64, "lr": 1e-2},
+        {"lr_batch": 20},
     ],
     ids=str,
 )

@@ -113,11 +113,19 @@ class Method(nn.Module, ABC):
         torch.autograd.backward(loss)
         self.step(max_norm)
 
-    def step(self, max_norm: float | None = None) -> None:
-        """Take one step with the gradients gathered so far, cut to a length of `max_norm` if given, and forget them."""
+    def step(self, max_norm: float | None = None, scale: float = 1.0) -> None:
+        """Take one step with the gradients gathered so far, and forget them.
+
+        They are cut to a length of `max_norm` if given, then multiplied by `scale`.
+        """
         assert self.optimizer is not None
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         if max_norm is not None:
-            nn.utils.clip_grad_norm_([p for group in self.optimizer.param_groups for p in group["params"]], max_norm)
+            nn.utils.clip_grad_norm_(parameters, max_norm)
+        if scale != 1:
+            for parameter in parameters:
+                if parameter.grad is not None:
+                    parameter.grad.mul_(scale)
         self.optimizer.step()
         self.optimizer.zero_grad()
 

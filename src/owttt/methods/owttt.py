@@ -51,6 +51,8 @@ class OWTTT(Method):
     `lr` is α, `alignment_weight` λ, `temperature` δ, `pool_size` N_q, `keep_rate` the share of each group that trains,
     `horizon` the memory of the running Gaussian in samples. `max_norm` cuts the gradient and is ours: far above what a
     trained network gives, it keeps one whose features are nothing like the source's from diverging in a batch.
+    `lr_batch` is ours too: the batch size that `lr` is meant for (256 in the paper); smaller batches then take
+    proportionally smaller steps. None takes the same step whatever the batch, as the paper does.
     """
 
     name = "owttt"
@@ -69,12 +71,15 @@ class OWTTT(Method):
         temperature: float = 0.1,
         horizon: int = 1280,
         max_norm: float | None = 1000.0,
+        lr_batch: int | None = None,
     ) -> None:
         super().__init__()
         if clustering not in CLUSTERINGS:
             raise ValueError(f"clustering must be one of {CLUSTERINGS}, got {clustering!r}.")
         if not 0 < keep_rate <= 1:
             raise ValueError(f"keep_rate is a share above 0 and up to 1, got {keep_rate}.")
+        if lr_batch is not None and lr_batch < 1:
+            raise ValueError(f"lr_batch is a batch size, at least 1, got {lr_batch}.")
         if not temperature > 0:
             raise ValueError(f"temperature must be positive, got {temperature}.")
         self.lr = lr
@@ -88,6 +93,7 @@ class OWTTT(Method):
         self.temperature = temperature
         self.horizon = horizon
         self.max_norm = max_norm
+        self.lr_batch = lr_batch
 
     def setup(self) -> None:
         """Train the backbone; start with an empty pool and the source's Gaussian."""
@@ -114,7 +120,7 @@ class OWTTT(Method):
         clustered = self._cluster(x, out, verdict, pool)
         aligned = self._align(x[verdict.weak])
         if clustered or aligned:
-            self.step(self.max_norm)
+            self.step(self.max_norm, 1.0 if self.lr_batch is None else min(1.0, len(x) / self.lr_batch))
 
     def _expand(self, features: Tensor, verdict: Verdict) -> None:
         with full_precision(features.device):
