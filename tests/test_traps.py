@@ -144,6 +144,18 @@ def test_no_more_passes_than_the_algorithm_needs(keep_rate, expected):
     assert len(sizes) == expected
 
 
+def test_a_pool_still_empty_trains_on_weak_samples_only_even_if_all_are_kept():
+    world = make_world()
+    x = world.stream[0][0]
+    adapter = wrap(world.model, source=world.source, keep_rate=1.0, expansion=False)
+    weak = int((adapter.predict(x).label >= 0).sum())
+    sizes: list[int] = []
+    adapter.method.network.model.conv.weight.register_hook(lambda _: sizes.append(0))
+    adapter.method.network.model.conv.register_forward_hook(lambda m, a, o: sizes.append(len(a[0])))
+    adapter(x)
+    assert sizes == [len(x), weak, 0, weak, 0]
+
+
 @pytest.mark.parametrize(
     ("method", "passes"), [("test", 1), ("bn", 1), ("tent", 1), ("shot", 2), ("ttt++", 2), ("ttac", 2)]
 )

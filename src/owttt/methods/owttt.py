@@ -144,7 +144,8 @@ class OWTTT(Method):
         chosen = torch.cat((weak, strong))
         if not len(chosen):
             return False
-        features = out.features[chosen] if self.backpropagates else self.network(x[chosen]).features
+        whole = self.backpropagates and len(chosen) == len(x)
+        features = out.features[chosen] if whole else self.network(x[chosen]).features
         similarity = cosine_similarity(features, self.source.prototypes)
         loss = similarity.new_zeros(())
         if len(weak):
