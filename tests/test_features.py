@@ -161,7 +161,7 @@ def test_errors_name_the_way_out():
         fit(Convolutional())
     with pytest.raises(ValueError, match=r"no module 'avg'. Its modules: .*avgpool"):
         fit(ResNet(), features="avg")
-    with pytest.raises(ValueError, match=r"one vector a sample, shape \(batch, D\), got shape \(12, 6, 8, 8\)"):
+    with pytest.raises(ValueError, match=r"one vector a sample, shape \(batch, D\), got shape \(batch, 6, 8, 8\)\."):
         fit(ResNet(), features="layer")
     unused = ResNet()
     unused.spare = nn.Linear(2, 2)

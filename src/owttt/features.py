@@ -160,7 +160,9 @@ def _logits(output: Any) -> Tensor:
 
 def _one_vector_each(features: Any, where: str) -> Tensor:
     if not isinstance(features, Tensor) or features.dim() < 2 or features[0].numel() != features.shape[1]:
-        got = f"shape {tuple(features.shape)}" if isinstance(features, Tensor) else type(features).__name__
+        got = type(features).__name__
+        if isinstance(features, Tensor):
+            got = f"shape ({', '.join(map(str, ('batch', *features.shape[1:])))})"
         raise ValueError(
             f"Features at {where!r} must be one vector a sample, shape (batch, D), got {got}. "
             "Name a module behind the pooling, or pass a callable that pools."

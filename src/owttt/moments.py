@@ -11,6 +11,8 @@ from owttt.functional import covariance, widest
 class ClassMoments:
     """Counts, means and covariances of each class and of all, accumulated in double precision.
 
+    `counts` are the samples of each class so far.
+
     Sums are taken about the mean of the first batch, so that variances do not drown in a large common offset.
     """
 
@@ -26,7 +28,7 @@ class ClassMoments:
             self._start(exact)
         assert self._origin is not None
         exact = exact - self._origin
-        self._counts += torch.bincount(labels, minlength=self.num_classes)
+        self.counts += torch.bincount(labels, minlength=self.num_classes)
         self._sums.index_add_(0, labels, exact)
         self._squares += exact.T @ exact
         if self.diagonal:
@@ -39,34 +41,27 @@ class ClassMoments:
     def _start(self, features: Tensor) -> None:
         size = features.shape[1]
         self._origin = features.mean(dim=0)
-        self._counts = torch.zeros(self.num_classes, dtype=torch.long, device=features.device)
+        self.counts = torch.zeros(self.num_classes, dtype=torch.long, device=features.device)
         self._sums = features.new_zeros(self.num_classes, size)
         self._squares = features.new_zeros(size, size)
         shape = (self.num_classes, size) if self.diagonal else (self.num_classes, size, size)
         self._class_squares = features.new_zeros(shape)
 
-    @property
-    def counts(self) -> Tensor:
-        """Samples of each class."""
-        if self._origin is None:
-            return torch.zeros(self.num_classes, dtype=torch.long)
-        return self._counts
-
     def result(self) -> dict[str, Tensor]:
         """Return class means and covariances, and mean and covariance of all; needs a sample of every class."""
         assert self._origin is not None
-        offsets = self._sums / self._counts[:, None]
-        offset = self._sums.sum(dim=0) / self._counts.sum()
+        offsets = self._sums / self.counts[:, None]
+        offset = self._sums.sum(dim=0) / self.counts.sum()
         if self.diagonal:
-            class_covariances = self._class_squares / self._counts[:, None] - offsets.square()
+            class_covariances = self._class_squares / self.counts[:, None] - offsets.square()
         else:
             outer = offsets[:, :, None] * offsets[:, None, :]
-            class_covariances = self._class_squares / self._counts[:, None, None] - outer
+            class_covariances = self._class_squares / self.counts[:, None, None] - outer
         return {
             "class_means": self._origin + offsets,
             "class_covariances": class_covariances,
             "mean": self._origin + offset,
-            "covariance": self._squares / self._counts.sum() - torch.outer(offset, offset),
+            "covariance": self._squares / self.counts.sum() - torch.outer(offset, offset),
         }
 
 

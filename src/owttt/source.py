@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterable
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Literal, final
 
@@ -19,6 +20,7 @@ from owttt.functional import wide
 from owttt.memory import Statistics
 from owttt.moments import BatchSpread, ClassMoments
 from owttt.progress import track
+from owttt.types import Forward
 
 KIND: Final = "source statistics"
 FULL_COVARIANCE_LIMIT: Final = 2**26
@@ -89,27 +91,21 @@ class SourceStats(Statistics):
         if num_classes < 1:
             raise ValueError(f"num_classes must be at least 1, got {num_classes}.")
         model = uncompiled(model)
-        extractor: FeatureExtractor | None = None
-        moments: ClassMoments | None = None
-        spread = BatchSpread(SPREAD_BATCH)
-        first: Tensor | None = None
         with _evaluating(model), torch.no_grad():
-            for batch in track(loader, "source statistics", show=progress):
-                x, y = _checked(batch, num_classes, model, device)
-                if extractor is None:
-                    first, extractor = x[:1], locate_features(model, x[:2], num_classes, features)
-                out = extractor(x)
-                if out.logits.shape[1] != num_classes:
-                    raise ValueError(f"num_classes is {num_classes}, the classifier has {out.logits.shape[1]} outputs.")
-                z = wide(out.features)
-                if not z.isfinite().all():
-                    raise ValueError("The classifier gives features that are not finite on source data.")
-                if moments is None:
-                    moments = ClassMoments(num_classes, diagonal=_diagonal(class_covariance, num_classes, z.shape[1]))
+            stream = track(loader, "source statistics", show=progress)
+            batches = (_checked(batch, num_classes, model, device) for batch in stream)
+            first = next(batches, None)
+            if first is None:
+                raise ValueError("The loader is empty; source statistics need at least one sample of every class.")
+            sample = first[0][:2]
+            extractor = locate_features(model, sample, num_classes, features)
+            size = _features(extractor, sample, num_classes).shape[1]
+            moments = ClassMoments(num_classes, diagonal=_diagonal(class_covariance, num_classes, size))
+            spread = BatchSpread(SPREAD_BATCH)
+            for x, y in chain((first,), batches):
+                z = _features(extractor, x, num_classes)
                 moments.add(z, y)
                 spread.add(z)
-        if extractor is None or moments is None or first is None:
-            raise ValueError("The loader is empty; source statistics need at least one sample of every class.")
         _check_counts(moments.counts)
         tensors = {name: value.to(z.dtype) for name, value in (moments.result() | spread.result()).items()}
         _check_prototypes(tensors["class_means"])
@@ -118,8 +114,8 @@ class SourceStats(Statistics):
             samples=int(moments.counts.sum()),
             feature_point=str(extractor.point),
             head=extractor.head,
-            input_shape=tuple(first.shape[1:]),
-            input_dtype=str(first.dtype).removeprefix("torch."),
+            input_shape=tuple(sample.shape[1:]),
+            input_dtype=str(sample.dtype).removeprefix("torch."),
             model=fingerprint(model),
         )
         return cls(info, tensors)
@@ -190,6 +186,16 @@ def _evaluating(model: nn.Module) -> Any:
     finally:
         for module, mode in modes:
             module.training = mode
+
+
+def _features(extractor: FeatureExtractor, x: Tensor, num_classes: int) -> Tensor:
+    """Return the features of source data, checked."""
+    out: Forward = extractor(x)
+    if out.logits.shape[1] != num_classes:
+        raise ValueError(f"num_classes is {num_classes}, the classifier has {out.logits.shape[1]} outputs.")
+    if not out.features.isfinite().all():
+        raise ValueError("The classifier gives features that are not finite on source data.")
+    return wide(out.features)
 
 
 def _diagonal(choice: str, num_classes: int, dimension: int) -> bool:

@@ -12,9 +12,6 @@ from torch import Tensor
 from owttt.data.corruptions import colour, filters
 from owttt.data.corruptions.randomness import Randomness
 
-ELASTIC_UNIT = {32: 32, 224: 244}
-"""What the elastic transform's constants are multiples of (244 is the original's own slip for 224)."""
-
 
 def contrast(x: Tensor, amount: float, random: Randomness) -> Tensor:
     """(x - mean)·c + mean, the mean of each channel."""
@@ -32,10 +29,12 @@ def saturate(x: Tensor, constants: tuple[float, float], random: Randomness) -> T
 
 
 def elastic_transform(x: Tensor, constants: tuple[float, float, float], random: Randomness) -> Tensor:
-    """Jitter three points (an affine map), then displace every pixel by smooth noise of strength α and scale σ."""
+    """Jitter three points (an affine map), then displace every pixel by smooth noise of strength α and scale σ.
+
+    Constants are shares of the image's height.
+    """
     height, width = x.shape[2:]
-    unit = ELASTIC_UNIT[32 if height < 128 else 224] * height / (32 if height < 128 else 224)
-    strength, sigma, jitter = (constant * unit for constant in constants)
+    strength, sigma, jitter = (constant * height for constant in constants)
     rows, columns = torch.meshgrid(torch.arange(float(height)), torch.arange(float(width)), indexing="ij")
     x = filters.sample(x, *_affine(rows, columns, random.uniform(-jitter, jitter, 3, 2)), mode="reflect")
     noise = random.uniform(-1, 1, 2, height, width)
