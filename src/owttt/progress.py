@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
 from typing import TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 T = TypeVar("T")
 
@@ -16,7 +26,19 @@ def track(items: Iterable[T], description: str, *, total: int | None = None, sho
     """Yield the items behind a bar on the terminal; silent where standard error is no terminal."""
     if total is None and isinstance(items, Sized):
         total = len(items)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    visible = show and sys.stderr.isatty()
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not visible) as progress:
+    with _bar(BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), show=show) as progress:
         yield from progress.track(items, total=total, description=description)
+
+
+@contextmanager
+def byte_bar(description: str, total: int | None, done: int) -> Iterator[Callable[[int], None]]:
+    """Show how a download goes; call the result with the number of bytes that came."""
+    with _bar(BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()) as progress:
+        task = progress.add_task(description, total=total, completed=done)
+        yield lambda count: progress.advance(task, count)
+
+
+def _bar(*columns: ProgressColumn, show: bool = True) -> Progress:
+    visible = show and sys.stderr.isatty()
+    first = TextColumn("{task.description}")
+    return Progress(first, *columns, console=Console(stderr=True), transient=True, disable=not visible)

@@ -1,1 +1,8 @@
-"""Data: what a stream is made of."""
+"""Data sets by name, corruptions, and the streams made of them."""
+
+from owttt.data.dataset import Dataset, Frame
+from owttt.data.registry import data_root, get, load, names
+from owttt.data.stream_spec import StreamSpec
+from owttt.data.streams import Batch, Stream
+
+__all__ = ["Batch", "Dataset", "Frame", "Stream", "StreamSpec", "data_root", "get", "load", "names"]

@@ -1,0 +1,213 @@
+"""A data set: labels in memory, samples read when they are asked for."""
+
+from __future__ import annotations
+
+import io
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, final
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+Array = NDArray[Any]
+
+CACHE_BYTES: Final = 2**30
+"""A framed set up to this size is kept in memory once read; a larger one is read again every time."""
+
+
+class Dataset(ABC):
+    """`labels` `(N,)` int64, identifiers and names of the classes, and samples by number.
+
+    A sample is an image `(C, H, W)` in uint8, a cloud `(N, 3)` in float32, or an image in float32 where it has left
+    the range of pixels (noise). Images of one set may differ in size; a `Frame` makes them equal.
+    """
+
+    def __init__(
+        self, labels: Array | Tensor | Sequence[int], classes: Sequence[str], names: Sequence[str] | None = None
+    ) -> None:
+        self.labels = torch.as_tensor(np.asarray(labels).astype(np.int64))
+        self.classes = tuple(classes)
+        self.names = tuple(classes if names is None else names)
+        if len(self.labels) and not 0 <= int(self.labels.min()) <= int(self.labels.max()) < len(self.classes):
+            raise ValueError(
+                f"Labels must be 0 … {len(self.classes) - 1} for {len(self.classes)} classes, "
+                f"got {int(self.labels.min())} … {int(self.labels.max())}."
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @abstractmethod
+    def sample(self, index: int) -> Tensor:
+        """Return one sample as it is stored."""
+
+    def batch(self, indices: Sequence[int] | Tensor, frame: Frame | None = None) -> Tensor:
+        """Return samples, framed if a frame is given; without one they must be of one size."""
+        samples = [self.sample(int(index)) for index in indices]
+        return torch.stack([frame(sample[None])[0] for sample in samples] if frame else samples)
+
+    def subset(self, indices: Sequence[int] | Tensor) -> Dataset:
+        """Return these samples as a data set."""
+        kept = torch.as_tensor(indices, dtype=torch.long)
+        return Subset(self, kept, self.labels[kept], self.classes, self.names)
+
+    def only(self, classes: Sequence[str]) -> Dataset:
+        """Return the samples of these classes, their labels counted in this order."""
+        number = {name: position for position, name in enumerate(classes)}
+        table = torch.tensor([number.get(name, -1) for name in self.classes], dtype=torch.long)
+        kept = (table[self.labels] >= 0).nonzero().flatten()
+        names = dict(zip(self.classes, self.names, strict=True))
+        return Subset(self, kept, table[self.labels[kept]], classes, [names.get(name, name) for name in classes])
+
+    def renamed(self, classes: Sequence[str]) -> Dataset:
+        """Return all samples under other identifiers of the classes."""
+        return Subset(self, torch.arange(len(self)), self.labels, classes, self.names)
+
+    def without(self, classes: Sequence[str]) -> Dataset:
+        """Return the samples of all other classes, labels counted anew."""
+        return self.only([name for name in self.classes if name not in set(classes)])
+
+    def compact(self) -> Dataset:
+        """Return all samples, labels counted over the classes that occur."""
+        return self.only([self.classes[label] for label in torch.unique(self.labels).tolist()])
+
+
+@final
+@dataclass(frozen=True)
+class Frame:
+    """How images of any size and channels become RGB squares: shorter side to `resize`, the middle `size` of it.
+
+    Clouds and images that are already right pass through untouched.
+    """
+
+    size: int
+    resize: int | None = None
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return `(B, 3, size, size)` of the type that came."""
+        if images.dim() != 4:
+            return images
+        if images.shape[1] == 1:
+            images = images.expand(-1, 3, -1, -1)
+        target = self.resize or self.size
+        height, width = images.shape[2:]
+        if min(height, width) != target and (height, width) != (self.size, self.size):
+            shape = [max(target, round(side * target / min(height, width))) for side in (height, width)]
+            images = F.interpolate(images.contiguous(), shape, mode="bilinear", antialias=True, align_corners=False)
+        top, left = ((side - self.size) // 2 for side in images.shape[2:])
+        return images[:, :, top : top + self.size, left : left + self.size].contiguous()
+
+
+@final
+class Subset(Dataset):
+    """Some samples of a data set, in an order of their own, perhaps with labels of their own."""
+
+    def __init__(
+        self, parent: Dataset, indices: Tensor, labels: Tensor, classes: Sequence[str], names: Sequence[str]
+    ) -> None:
+        super().__init__(labels, classes, names)
+        self.parent = parent
+        self.indices = indices
+
+    def sample(self, index: int) -> Tensor:
+        """Return the parent's sample."""
+        return self.parent.sample(int(self.indices[index]))
+
+    def batch(self, indices: Sequence[int] | Tensor, frame: Frame | None = None) -> Tensor:
+        """Return the parent's samples."""
+        return self.parent.batch(self.indices[torch.as_tensor(indices, dtype=torch.long)], frame)
+
+
+@final
+class ArrayImages(Dataset):
+    """Images or clouds in one array (often a memory map): `(N, …)`, brought into place by `layout`."""
+
+    def __init__(
+        self,
+        array: Array,
+        labels: Array | Sequence[int],
+        classes: Sequence[str],
+        names: Sequence[str] | None = None,
+        layout: Callable[[Array], Array] = lambda rows: rows,
+    ) -> None:
+        super().__init__(labels, classes, names)
+        if len(array) != len(self.labels):
+            raise ValueError(f"{len(array)} samples but {len(self.labels)} labels.")
+        self.array = array
+        self.layout = layout
+
+    def sample(self, index: int) -> Tensor:
+        """Return one row."""
+        return self.batch([index])[0]
+
+    def batch(self, indices: Sequence[int] | Tensor, frame: Frame | None = None) -> Tensor:
+        """Return rows, read in one go."""
+        rows = self.layout(self.array[np.asarray(indices)])
+        samples = torch.from_numpy(np.ascontiguousarray(rows))
+        return frame(samples) if frame else samples
+
+
+@final
+class EncodedImages(Dataset):
+    """Images in files or in memory, decoded when they are asked for."""
+
+    def __init__(
+        self,
+        encoded: Callable[[int], bytes | Path],
+        labels: Array | Sequence[int],
+        classes: Sequence[str],
+        names: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(labels, classes, names)
+        self.encoded = encoded
+
+    def sample(self, index: int) -> Tensor:
+        """Decode one image as RGB."""
+        return decode(self.encoded(range(len(self))[index]))
+
+
+@final
+class Framed(Dataset):
+    """A data set seen through a frame, kept in memory once read if it fits."""
+
+    def __init__(self, parent: Dataset, frame: Frame, *, limit: int = CACHE_BYTES) -> None:
+        super().__init__(parent.labels, parent.classes, parent.names)
+        self.parent, self.frame, self.limit = parent, frame, limit
+        self.kept: Tensor | None = None
+        self.present = torch.zeros(len(parent), dtype=torch.bool)
+
+    def sample(self, index: int) -> Tensor:
+        """Return one framed sample."""
+        return self.batch([index])[0]
+
+    def batch(self, indices: Sequence[int] | Tensor, frame: Frame | None = None) -> Tensor:
+        """Return framed samples, from memory where they are there."""
+        wanted = torch.as_tensor(indices, dtype=torch.long)
+        missing = torch.unique(wanted[~self.present[wanted]])
+        if self.kept is None or len(missing):
+            read = self.parent.batch(missing if len(missing) else wanted[:1], self.frame)
+            if self.kept is None and read[0].nbytes * len(self) > self.limit:
+                return self.parent.batch(wanted, self.frame)
+            if self.kept is None:
+                self.kept = torch.empty(len(self), *read.shape[1:], dtype=read.dtype)
+            self.kept[missing] = read[: len(missing)]
+            self.present[missing] = True
+        return frame(self.kept[wanted]) if frame else self.kept[wanted]
+
+
+def decode(encoded: bytes | Path) -> Tensor:
+    """Return an encoded image as RGB `(3, H, W)` in uint8; a damaged one is a ValueError that names it."""
+    try:
+        with Image.open(io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded) as image:
+            pixels = np.asarray(image.convert("RGB"))
+    except (OSError, UnidentifiedImageError, SyntaxError) as error:
+        name = "an image in memory" if isinstance(encoded, bytes) else encoded
+        raise ValueError(f"{name}: not a readable image ({error}).") from error
+    return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))

@@ -1,0 +1,88 @@
+"""Images in folders: a folder a class, Tiny-ImageNet, ImageNet, ImageNet-R, VisDA-C, DTD, and anyone's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from owttt.data.dataset import EncodedImages
+
+SUFFIXES: Final = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff"})
+VISDA_CLASSES: Final = (
+    *("aeroplane", "bicycle", "bus", "car", "horse", "knife"),
+    *("motorcycle", "person", "plant", "skateboard", "train", "truck"),
+)
+
+
+def image_tree(folder: Path) -> EncodedImages:
+    """Open `<folder>/<class>/**/image`; a folder of images without classes is one class."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder}: no such folder; expected one with a folder of images for every class.")
+    classes = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    if not classes:
+        return _listed([(image, 0) for image in _images(folder)], [folder.name], folder)
+    pairs = [(image, label) for label, path in enumerate(classes) for image in _images(path)]
+    return _listed(pairs, [path.name for path in classes], folder)
+
+
+def tiny_imagenet(root: Path, split: str) -> EncodedImages:
+    """Open `tiny-imagenet-200`; its validation images are the test set, the test images have no labels."""
+    folder = root / "tiny-imagenet-200"
+    wnids = (folder / "wnids.txt").read_text(encoding="utf-8").split()
+    names = dict(_columns(folder / "words.txt"))
+    number = {wnid: label for label, wnid in enumerate(wnids)}
+    if split == "train":
+        pairs = [(image, number[wnid]) for wnid in wnids for image in _images(folder / "train" / wnid)]
+    else:
+        rows = _columns(folder / "val" / "val_annotations.txt")
+        pairs = [(folder / "val" / "images" / row[0], number[row[1]]) for row in rows]
+    return _listed(pairs, wnids, folder, [names.get(wnid, wnid) for wnid in wnids])
+
+
+def imagenet(root: Path, split: str) -> EncodedImages:
+    """Open `imagenet/train` or `imagenet/val`, a folder a class, named by WordNet number."""
+    return image_tree(root / "imagenet" / ("train" if split == "train" else "val"))
+
+
+def imagenet_r(root: Path, split: str) -> EncodedImages:
+    """Open ImageNet-R (Hendrycks et al., 2021): 200 of ImageNet's classes, by WordNet number; there is one split."""
+    del split
+    return image_tree(root / "imagenet-r")
+
+
+def visda_c(root: Path, split: str) -> EncodedImages:
+    """Open VisDA-C (Peng et al., 2017) by its image lists: renderings to train, photographs to test."""
+    folder = root / "visda-c" / ("train" if split == "train" else "validation")
+    lines = (folder / "image_list.txt").read_text(encoding="utf-8").split("\n")
+    pairs = [line.rsplit(maxsplit=1) for line in lines if line.strip()]
+    return _listed([(folder / name, int(label)) for name, label in pairs], VISDA_CLASSES, folder)
+
+
+def dtd(root: Path, split: str) -> EncodedImages:
+    """Open the Describable Textures (Cimpoi et al., 2014), first of the ten official partitions."""
+    folder = root / "dtd"
+    classes = sorted(path.name for path in (folder / "images").iterdir() if path.is_dir())
+    number = {name: label for label, name in enumerate(classes)}
+    names = (folder / "labels" / f"{split}1.txt").read_text(encoding="utf-8").split()
+    pairs = [(folder / "images" / name, number[name.partition("/")[0]]) for name in names]
+    return _listed(pairs, classes, folder)
+
+
+def _images(folder: Path) -> Iterable[Path]:
+    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+
+
+def _columns(path: Path) -> list[list[str]]:
+    return [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines() if line]
+
+
+def _listed(
+    pairs: Sequence[tuple[Path, int]], classes: Sequence[str], folder: Path, names: Sequence[str] | None = None
+) -> EncodedImages:
+    if not pairs:
+        raise ValueError(f"{folder}: no images found ({', '.join(sorted(SUFFIXES))}).")
+    paths = [path for path, _ in pairs]
+    return EncodedImages(paths.__getitem__, np.array([label for _, label in pairs]), classes, names)

@@ -1,0 +1,51 @@
+"""MNIST (LeCun et al., 1998) and Fashion-MNIST (Xiao et al., 2017): idx files, plain or gzipped."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from owttt.data.dataset import Array, ArrayImages
+
+FASHION_CLASSES: Final = (
+    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+)
+
+
+def mnist(root: Path, split: str) -> ArrayImages:
+    """Open the digits."""
+    return _open(root / "mnist", split, [str(digit) for digit in range(10)])
+
+
+def fashion_mnist(root: Path, split: str) -> ArrayImages:
+    """Open the articles of clothing."""
+    return _open(root / "fashion-mnist", split, FASHION_CLASSES)
+
+
+def read_idx(file: Path) -> Array:
+    """Read an array of bytes; `file` may have `.gz` behind its name. A truncated file is a ValueError."""
+    zipped = file.with_name(file.name + ".gz")
+    path = file if file.exists() else zipped
+    try:
+        content = path.read_bytes() if path == file else gzip.decompress(path.read_bytes())
+        zeros, kind, dimensions = struct.unpack(">HBB", content[:4])
+        shape = struct.unpack(f">{dimensions}I", content[4 : 4 + 4 * dimensions])
+        if zeros or kind != 8:
+            raise ValueError("it does not begin as an idx file of bytes does")
+        return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
+    except (ValueError, struct.error, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path}: not a whole idx file ({error}).") from error
+
+
+def _open(folder: Path, split: str, classes: Sequence[str]) -> ArrayImages:
+    prefix = "train" if split == "train" else "t10k"
+    images = read_idx(folder / f"{prefix}-images-idx3-ubyte")
+    labels = read_idx(folder / f"{prefix}-labels-idx1-ubyte")
+    return ArrayImages(images, labels, classes, layout=lambda some: some[:, None])

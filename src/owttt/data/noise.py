@@ -1,0 +1,47 @@
+"""Pictures of nothing: noise as an unknown class, drawn from the number of the picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal, final
+
+import torch
+from torch import Tensor
+
+from owttt.data.dataset import Dataset, Frame
+
+MEAN: Final = (0.4914, 0.4822, 0.4465)
+STD: Final = (0.247, 0.2435, 0.2616)
+"""CIFAR-10's, the space in which the paper's noise is normal."""
+
+COUNT: Final = 10_000
+
+
+@final
+class Noise(Dataset):
+    """`normal`: ε ~ N(0, 1) in normalised space, as the authors do, so it leaves 0 … 1; `uniform`: U(0, 1) pixels.
+
+    Theirs is drawn anew at every access; ours depends on the seed and the picture's number.
+    """
+
+    def __init__(
+        self, form: Literal["normal", "uniform"], count: int = COUNT, *, size: int = 32, seed: int = 0
+    ) -> None:
+        super().__init__([0] * count, ["noise"])
+        self.form, self.size, self.seed = form, size, seed
+
+    def sample(self, index: int) -> Tensor:
+        """Return one picture of the default size."""
+        return self.batch([index])[0]
+
+    def batch(self, indices: Sequence[int] | Tensor, frame: Frame | None = None) -> Tensor:
+        """Return pictures drawn in the frame's size, not resized: resized noise is another noise."""
+        size = frame.size if frame else self.size
+        return torch.stack([self._draw(int(index), size) for index in indices])
+
+    def _draw(self, index: int, size: int) -> Tensor:
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + index)
+        if self.form == "uniform":
+            return torch.rand(3, size, size, generator=generator)
+        pixels = torch.randn(3, size, size, generator=generator)
+        return pixels * torch.tensor(STD).view(3, 1, 1) + torch.tensor(MEAN).view(3, 1, 1)

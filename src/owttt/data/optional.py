@@ -1,0 +1,16 @@
+"""Packages that only some files need."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+def require(module: str, purpose: str, extra: str = "data") -> Any:
+    """Import a module, or say which extra brings it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"{purpose} need {module.partition('.')[0]}, which is not installed: pip install 'owttt[{extra}]'."
+        ) from error

@@ -1,0 +1,86 @@
+"""The description of a stream: a small JSON that decides everything about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, final, get_args
+
+from owttt.data.corruptions import COMMON, CORRUPTIONS
+from owttt.names import nearest
+
+Phases = Literal["mixed", "changing", "recurring"]
+Share = Literal["constant", "rising", "falling", "bursts"]
+
+
+@final
+@dataclass(frozen=True)
+class StreamSpec:
+    """Everything that decides a stream.
+
+    known        set of known classes; a published corrupted one (`cifar10-c`) is read, others are corrupted here
+    corruptions  none: clean; several: see `phases`. "all" stands for the 15 common ones
+    severity     1 to 5
+    unknown      data sets of unknown classes, in equal shares; `name@corruption` corrupts one of them
+    ratio        unknown samples for each known one; 0: none
+    number       known samples; all of them if None
+    seed         decides which samples come, and their order; never how a corrupted image looks
+    phases       several corruptions at once (mixed), one after the other (changing), that again and again (recurring)
+    cycles       how often they recur
+    share        of unknown samples over time: constant, rising, falling, or in bursts
+    bursts       how many
+    dirichlet    concentration of classes in time, e.g. 0.1: a few classes at a time; None: classes in any order
+    repeat       whether samples of unknown sets may come more than once where a set is too small
+    """
+
+    known: str = "cifar10"
+    corruptions: tuple[str, ...] = ()
+    severity: int = 5
+    unknown: tuple[str, ...] = ()
+    ratio: float = 1.0
+    number: int | None = None
+    batch_size: int = 256
+    seed: int = 0
+    phases: Phases = "mixed"
+    cycles: int = 3
+    share: Share = "constant"
+    bursts: int = 5
+    dirichlet: float | None = None
+    repeat: bool = False
+
+    def __post_init__(self) -> None:
+        names = self.corruptions if self.corruptions != ("all",) else COMMON
+        object.__setattr__(self, "corruptions", tuple(names))
+        object.__setattr__(self, "unknown", tuple(self.unknown))
+        corrupting = [*self.corruptions, *(name.partition("@")[2] for name in self.unknown if "@" in name)]
+        for name in corrupting:
+            if name not in CORRUPTIONS:
+                raise ValueError(f"No corruption {name!r}. {nearest(name, CORRUPTIONS)}")
+        for field, choices in (("phases", get_args(Phases)), ("share", get_args(Share))):
+            if getattr(self, field) not in choices:
+                raise ValueError(f"{field} must be one of {list(choices)}, got {getattr(self, field)!r}.")
+        if self.severity not in range(1, 6):
+            raise ValueError(f"severity must be 1 to 5, got {self.severity}.")
+        for field in ("batch_size", "cycles", "bursts", "number"):
+            value = getattr(self, field)
+            if value is not None and value < 1:
+                raise ValueError(f"{field} must be at least 1, got {value}.")
+        if not 0 <= self.ratio < float("inf"):
+            raise ValueError(f"ratio must be 0 or more, got {self.ratio}.")
+        if self.dirichlet is not None and not self.dirichlet > 0:
+            raise ValueError(f"dirichlet must be positive, got {self.dirichlet}.")
+
+    def describe(self) -> dict[str, Any]:
+        """Return what `StreamSpec.parse` takes; JSON holds it."""
+        return asdict(self)
+
+    @classmethod
+    def parse(cls, description: Mapping[str, Any] | str) -> StreamSpec:
+        """Read a description, as a dictionary or as JSON."""
+        values: dict[str, Any] = dict(json.loads(description) if isinstance(description, str) else description)
+        known = {field.name for field in fields(cls)}
+        for name in values:
+            if name not in known:
+                raise ValueError(f"A stream has no {name!r}. {nearest(name, sorted(known))}")
+        return cls(**values)

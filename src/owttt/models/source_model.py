@@ -1,0 +1,78 @@
+"""A classifier with its preprocessing inside: whoever has the model cannot get its input wrong."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final, final
+
+import torch
+from torch import Tensor, nn
+
+from owttt.data.dataset import Frame
+
+PIXEL_LIMIT: Final = 16.0
+"""A float image beyond this is in 0 … 255, not in 0 … 1; noise in normalised space stays far below."""
+
+
+@final
+@dataclass(frozen=True)
+class Preprocessing:
+    """What a network expects of an RGB image in 0 … 1: `(x·scale − mean) / std`, channels reversed if `bgr`.
+
+    `size` and `resize` frame images of other sizes (see `Frame`); `mean` and `std` are in the network's order.
+    """
+
+    size: int = 32
+    resize: int | None = None
+    mean: tuple[float, ...] = (0.4914, 0.4822, 0.4465)
+    std: tuple[float, ...] = (0.247, 0.2435, 0.2616)
+    scale: float = 1.0
+    bgr: bool = False
+
+    @property
+    def frame(self) -> Frame:
+        """Return the frame that makes images of this size."""
+        return Frame(self.size, self.resize)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what `Preprocessing(**…)` takes."""
+        return asdict(self)
+
+
+@final
+class SourceModel(nn.Module):
+    """A network that takes RGB images `(B, 3, H, W)`: uint8, or float in 0 … 1."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, network: nn.Module, preprocessing: Preprocessing, classes: tuple[str, ...]) -> None:
+        super().__init__()
+        self.network = network
+        self.preprocessing = preprocessing
+        self.classes = classes
+        for name in ("mean", "std"):
+            values = torch.tensor(getattr(preprocessing, name)).view(1, -1, 1, 1)
+            self.register_buffer(name, values, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return logits."""
+        logits: Tensor = self.network(self.prepare(x))
+        return logits
+
+    def prepare(self, x: Tensor) -> Tensor:
+        """Return what the network itself sees."""
+        channels = self.mean.shape[1]
+        if x.dim() != 4 or x.shape[1] != channels:
+            raise ValueError(f"Expected images (B, {channels}, H, W), got {tuple(x.shape)}.")
+        if not x.is_floating_point():
+            x = x.to(self.mean.dtype) / 255
+        elif x.numel() and float(x.abs().max()) > PIXEL_LIMIT:
+            raise ValueError(
+                f"Float images must be in 0 … 1, got values up to {float(x.abs().max()):g}; divide by 255 or pass "
+                "uint8. Do not normalise: the model does that itself."
+            )
+        if self.preprocessing.bgr:
+            x = x.flip(1)
+        x = (x * self.preprocessing.scale - self.mean) / self.std
+        return x.contiguous(memory_format=torch.channels_last)

@@ -1,0 +1,210 @@
+"""Training of source models: SGD with warm-up and linear decay, label smoothing, crops and flips, growing images.
+
+Everything random in an epoch comes from the seed and the epoch's number, and every epoch ends with a checkpoint: a run
+that was killed goes on and ends with the very weights it would have had.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from owttt import storage
+from owttt.data.dataset import Dataset
+from owttt.models.source_model import SourceModel
+from owttt.progress import track
+
+KIND: Final = "training checkpoint"
+_MOMENTUM: Final = "momentum."
+
+
+@final
+@dataclass(frozen=True)
+class Recipe:
+    """How to train; the defaults are for CIFAR-sized images and networks."""
+
+    epochs: int = 40
+    batch_size: int = 128
+    lr: float = 0.2
+    weight_decay: float = 5e-4
+    momentum: float = 0.9
+    warmup: float = 0.15
+    """Share of the steps over which the rate rises; afterwards it falls to 0 in a straight line."""
+    label_smoothing: float = 0.1
+    pad: int = 4
+    """Pixels by which a crop may be off the middle."""
+    flip: bool = True
+    small_until: float = 0.6
+    """Share of the epochs on images of `small_size`, which cost less."""
+    small_size: float = 0.75
+    """Side of those images, as a share."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1 or self.batch_size < 2 or not self.lr > 0:
+            raise ValueError(
+                "epochs must be at least 1, batch_size at least 2 and lr positive, "
+                f"got {self.epochs}, {self.batch_size} and {self.lr}."
+            )
+
+    def rate(self, progress: float) -> float:
+        """Return the learning rate at a share of the whole run."""
+        rising = progress / self.warmup if self.warmup else 1.0
+        return self.lr * min(rising, (1 - progress) / (1 - self.warmup), 1.0)
+
+    def side(self, epoch: int, size: int) -> int:
+        """Return the images' side in an epoch: a multiple of 4, so that strides of 2 divide it twice."""
+        small = epoch < self.small_until * self.epochs
+        return max(4, round(size * self.small_size / 4) * 4) if small else size
+
+
+@final
+@dataclass(frozen=True)
+class Epoch:
+    """What an epoch gave."""
+
+    number: int
+    loss: float
+    accuracy: float
+    """On the augmented training images, in percent."""
+    seconds: float
+
+
+def train(
+    model: SourceModel, data: Dataset, recipe: Recipe, checkpoint: Path, *, progress: bool = True
+) -> Iterator[Epoch]:
+    """Train the model in place and yield after every epoch; goes on from `checkpoint` if that is there.
+
+    `data` gives images of the model's size, e.g. `Framed(dataset, model.preprocessing.frame)`.
+    """
+    if len(data) < recipe.batch_size:
+        raise ValueError(f"{len(data)} training images are less than one batch of {recipe.batch_size}.")
+    optimizer = _optimizer(model, recipe)
+    settings = {**asdict(recipe), "images": len(data), "classes": list(model.classes)}
+    history = _resume(model, optimizer, checkpoint, settings) if checkpoint.exists() else []
+    yield from history
+    for number in range(len(history), recipe.epochs):
+        history.append(_epoch(model, optimizer, data, recipe, number, progress))
+        _save(model, optimizer, checkpoint, settings, history)
+        yield history[-1]
+    model.eval()
+
+
+def evaluate(model: nn.Module, data: Dataset, *, batch_size: int = 250, progress: bool = True) -> float:
+    """Return the accuracy in percent on a data set of the model's size."""
+    model.eval()
+    device = next(model.parameters()).device
+    right = 0
+    with torch.inference_mode():
+        for start in track(range(0, len(data), batch_size), "accuracy", show=progress):
+            indices = torch.arange(start, min(start + batch_size, len(data)))
+            logits = model(data.batch(indices).to(device))
+            right += int((logits.argmax(1).cpu() == data.labels[indices]).sum())
+    return 100 * right / len(data)
+
+
+def environment() -> dict[str, Any]:
+    """Return the versions and settings a result depends on."""
+    return {
+        "owttt": importlib.metadata.version("owttt"),
+        "torch": torch.__version__.split("+")[0],
+        "python": platform.python_version(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def augment(images: Tensor, recipe: Recipe, generator: torch.Generator) -> Tensor:
+    """Return images flipped and shifted at random, each in a way of its own; the border is mirrored."""
+    count, _, height, width = images.shape
+    pad = min(recipe.pad, height - 1, width - 1)
+    padded = F.pad(images.float(), (pad,) * 4, mode="reflect").to(images.dtype)
+    top, left = (torch.randint(0, 2 * pad + 1, (count,), generator=generator) for _ in range(2))
+    rows = top[:, None] + torch.arange(height)
+    columns = left[:, None] + torch.arange(width)
+    if recipe.flip:
+        flipped = torch.rand(count, generator=generator) < 0.5
+        columns = torch.where(flipped[:, None], columns.flip(1), columns)
+    samples = torch.arange(count)[:, None, None]
+    return padded.permute(0, 2, 3, 1)[samples, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+
+
+def _epoch(
+    model: SourceModel, optimizer: torch.optim.Optimizer, data: Dataset, recipe: Recipe, number: int, progress: bool
+) -> Epoch:
+    start = time.perf_counter()
+    generator = torch.Generator().manual_seed(recipe.seed * 1_000_003 + number)
+    torch.manual_seed(recipe.seed * 1_000_003 + number)
+    order = torch.randperm(len(data), generator=generator)
+    steps = len(data) // recipe.batch_size
+    model.train()
+    device = next(model.parameters()).device
+    loss_sum = torch.zeros((), device=device)
+    right = torch.zeros((), device=device)
+    for step in track(range(steps), f"epoch {number + 1} of {recipe.epochs}", show=progress):
+        for group in optimizer.param_groups:
+            group["lr"] = recipe.rate((number * steps + step + 0.5) / (recipe.epochs * steps))
+        indices = order[step * recipe.batch_size : (step + 1) * recipe.batch_size]
+        images = augment(data.batch(indices), recipe, generator).to(device)
+        side = recipe.side(number, images.shape[-1])
+        if side != images.shape[-1]:
+            images = F.interpolate(images, (side, side), mode="bilinear", antialias=True, align_corners=False)
+        labels = data.labels[indices].to(device)
+        logits = model(images)
+        loss = F.cross_entropy(logits, labels, label_smoothing=recipe.label_smoothing)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        loss_sum += loss.detach()
+        right += (logits.detach().argmax(1) == labels).sum()
+    seen = steps * recipe.batch_size
+    return Epoch(
+        number + 1,
+        round(float(loss_sum) / steps, 4),
+        round(100 * float(right) / seen, 2),
+        round(time.perf_counter() - start, 1),
+    )
+
+
+def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.SGD:
+    """SGD with momentum; weights decay, biases and normalisation do not."""
+    decayed = [parameter for parameter in model.parameters() if parameter.dim() > 1]
+    free = [parameter for parameter in model.parameters() if parameter.dim() <= 1]
+    groups = [{"params": decayed, "weight_decay": recipe.weight_decay}, {"params": free, "weight_decay": 0.0}]
+    return torch.optim.SGD(groups, lr=recipe.lr, momentum=recipe.momentum, nesterov=recipe.momentum > 0)
+
+
+def _save(
+    model: nn.Module, optimizer: torch.optim.Optimizer, path: Path, settings: dict[str, Any], history: list[Epoch]
+) -> None:
+    tensors = dict(model.state_dict())
+    for name, parameter in model.named_parameters():
+        buffer = optimizer.state[parameter].get("momentum_buffer")
+        if buffer is not None:
+            tensors[_MOMENTUM + name] = buffer
+    description = {"kind": KIND, "settings": settings, "history": [asdict(epoch) for epoch in history]}
+    storage.write(path, tensors, description)
+
+
+def _resume(model: nn.Module, optimizer: torch.optim.Optimizer, path: Path, settings: dict[str, Any]) -> list[Epoch]:
+    tensors, description = storage.read(path, KIND)
+    differing = sorted(name for name in settings if description["settings"].get(name) != settings[name])
+    if differing:
+        raise ValueError(
+            f"{path} belongs to a run with other settings ({', '.join(differing)}); delete it, or choose another "
+            "folder, or train with the settings it was begun with."
+        )
+    momentum = {name.removeprefix(_MOMENTUM): tensors.pop(name) for name in list(tensors) if name.startswith(_MOMENTUM)}
+    model.load_state_dict(tensors)
+    for name, parameter in model.named_parameters():
+        if name in momentum:
+            optimizer.state[parameter]["momentum_buffer"] = momentum[name].to(parameter.device)
+    return [Epoch(**epoch) for epoch in description["history"]]
