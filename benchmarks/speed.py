@@ -30,7 +30,7 @@ import owttt
 from owttt.features import FeatureExtractor
 from owttt.functional import Gaussian, isolated_samples, otsu_threshold, symmetric_kl
 from owttt.methods.alignment import GlobalAlignment
-from owttt.models import CifarResNet
+from owttt.models import cifar_resnet
 from owttt.norm import moving_statistics
 
 Work = Callable[[], object]
@@ -146,7 +146,7 @@ def floor(network: FeatureExtractor, x: Tensor) -> Work:
 def adapters(rounds: int, batch: int, depth: int) -> dict[str, float]:
     """Time a batch of every method against a bare forward pass, and OWTTT against the passes it needs."""
     torch.manual_seed(0)
-    model = CifarResNet(depth).eval()
+    model = cifar_resnet(depth).eval()
     data = torch.rand(batch, 3, 32, 32)
     source = owttt.SourceStats.fit(model, [(data, torch.arange(batch) % 10)], 10, progress=False)
     x = torch.rand(batch, 3, 32, 32) * torch.rand(batch, 1, 1, 1)

@@ -78,6 +78,10 @@ class Method(nn.Module, ABC):
     def adapt(self, x: Tensor, out: Forward, verdict: Verdict) -> None:
         """Learn from a batch, from `out = self.forward(x)` and from what the detector said of it."""
 
+    def watch(self) -> dict[str, float]:
+        """Return the numbers worth watching while it runs, e.g. how full a memory is."""
+        return {}
+
     def options(self) -> dict[str, Any]:
         """Return the options this method was made with."""
         names = inspect.signature(type(self)).parameters

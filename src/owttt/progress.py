@@ -30,6 +30,16 @@ def track(items: Iterable[T], description: str, *, total: int | None = None, sho
         yield from progress.track(items, total=total, description=description)
 
 
+def live(items: Iterable[T], total: int, description: str, tell: Callable[[T], str]) -> Iterator[T]:
+    """Yield the items behind a bar that shows what the last one says of itself."""
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[said]}"))
+    with _bar(*columns) as progress:
+        task = progress.add_task(description, total=total, said="")
+        for item in items:
+            progress.update(task, advance=1, said=tell(item))
+            yield item
+
+
 @contextmanager
 def byte_bar(description: str, total: int | None, done: int) -> Iterator[Callable[[int], None]]:
     """Show how a download goes; call the result with the number of bytes that came."""

@@ -33,6 +33,11 @@ def write(path: str | Path, tensors: Mapping[str, Tensor], description: Mapping[
     copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in sorted(tensors.items())}
     text = json.dumps(description, sort_keys=True)
     payload = safetensors.torch.save(copies, {_DIGEST: digest(copies.items(), text), _DESCRIPTION: text})
+    write_bytes(path, payload)
+
+
+def write_bytes(path: Path, payload: bytes) -> None:
+    """Write a file atomically."""
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     try:
         with temporary.open("xb") as file:

@@ -40,16 +40,17 @@ class Web:
     files: Mapping[str, str]
     folder: str = ""
     """Where below the data root the files go, or what they unpack to."""
+    timeout: float = TIMEOUT
 
     def __str__(self) -> str:
         return self.addresses[0]
 
-    def fetch(self, target: Path, work: Path, timeout: float = TIMEOUT) -> None:
+    def fetch(self, target: Path, work: Path) -> None:
         """Download and unpack all files below `target`; downloads wait in `work`, where a second try goes on."""
         folder = target / self.folder
         folder.mkdir(parents=True, exist_ok=True)
         for name, checksum in self.files.items():
-            _place(download([f"{base}/{name}" for base in self.addresses], checksum, work, timeout), folder)
+            _place(download([f"{base}/{name}" for base in self.addresses], checksum, work, self.timeout), folder)
 
 
 def download(urls: Sequence[str], checksum: str, work: Path, timeout: float = TIMEOUT) -> Path:

@@ -47,6 +47,10 @@ NOISE: Final[dict[str, Callable[[], Dataset]]] = {
     "noise": lambda: Noise("normal"),
     "uniform-noise": lambda: Noise("uniform"),
 }
+NOISE_ABOUT: Final = {
+    "noise": "normal noise in CIFAR-10's normalised space, as the paper's",
+    "uniform-noise": "uniform noise in every pixel",
+}
 PATHS: Final[dict[str, Callable[[Path, str], Dataset]]] = {
     "npz": npz.npz,
     "folder": lambda path, split: folders.image_tree(path / split if (path / split).is_dir() else path),

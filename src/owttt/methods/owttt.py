@@ -107,6 +107,10 @@ class OWTTT(Method):
         """Whether every sample trains, so that the prediction's own graph serves the clustering loss."""
         return self.clustering == "extended" and self.keep_rate == 1
 
+    def watch(self) -> dict[str, float]:
+        """Return the number of strong prototypes."""
+        return {"pool": len(self.pool.values)}
+
     def adapt(self, x: Tensor, out: Forward, verdict: Verdict) -> None:
         """Expand the pool, then take one step on both losses.
 

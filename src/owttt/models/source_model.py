@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 
 import torch
 from torch import Tensor, nn
 
 from owttt.data.dataset import Frame
+from owttt.source import SourceStats
 
 PIXEL_LIMIT: Final = 16.0
 """A float image beyond this is in 0 … 255, not in 0 … 1; noise in normalised space stays far below."""
@@ -35,8 +37,14 @@ class Preprocessing:
         return Frame(self.size, self.resize)
 
     def describe(self) -> dict[str, Any]:
-        """Return what `Preprocessing(**…)` takes."""
+        """Return what `parse` takes; JSON holds it."""
         return asdict(self)
+
+    @classmethod
+    def parse(cls, description: Mapping[str, Any]) -> Preprocessing:
+        """Read a description."""
+        lists = {name: tuple(description[name]) for name in ("mean", "std")}
+        return cls(**{**description, **lists})
 
 
 @final
@@ -46,14 +54,40 @@ class SourceModel(nn.Module):
     mean: Tensor
     std: Tensor
 
-    def __init__(self, network: nn.Module, preprocessing: Preprocessing, classes: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        preprocessing: Preprocessing,
+        classes: Sequence[str],
+        names: Sequence[str] | None = None,
+    ) -> None:
         super().__init__()
-        self.network = network
+        self.network: nn.Module = cast(Any, network).to(memory_format=torch.channels_last)
         self.preprocessing = preprocessing
-        self.classes = classes
+        self.classes = tuple(classes)
+        self.names = tuple(classes if names is None else names)
+        self.card: dict[str, Any] = {}
+        """What was measured of it, empty if nothing was."""
+        self._statistics: tuple[SourceStats, ...] = ()
         for name in ("mean", "std"):
             values = torch.tensor(getattr(preprocessing, name)).view(1, -1, 1, 1)
             self.register_buffer(name, values, persistent=False)
+
+    @property
+    def source(self) -> SourceStats:
+        """The statistics of its source data; no part of the network, so no submodule."""
+        if not self._statistics:
+            raise ValueError("This model has no source statistics; fit them with SourceStats.fit on its source data.")
+        return self._statistics[0]
+
+    def attach(self, source: SourceStats) -> None:
+        """Give it its source statistics."""
+        self._statistics = (source,)
+
+    @property
+    def has_source(self) -> bool:
+        """Whether it came with source statistics."""
+        return bool(self._statistics)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return logits."""

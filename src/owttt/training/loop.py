@@ -6,8 +6,6 @@ that was killed goes on and ends with the very weights it would have had.
 
 from __future__ import annotations
 
-import importlib.metadata
-import platform
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -99,29 +97,6 @@ def train(
     model.eval()
 
 
-def evaluate(model: nn.Module, data: Dataset, *, batch_size: int = 250, progress: bool = True) -> float:
-    """Return the accuracy in percent on a data set of the model's size."""
-    model.eval()
-    device = next(model.parameters()).device
-    right = 0
-    with torch.inference_mode():
-        for start in track(range(0, len(data), batch_size), "accuracy", show=progress):
-            indices = torch.arange(start, min(start + batch_size, len(data)))
-            logits = model(data.batch(indices).to(device))
-            right += int((logits.argmax(1).cpu() == data.labels[indices]).sum())
-    return 100 * right / len(data)
-
-
-def environment() -> dict[str, Any]:
-    """Return the versions and settings a result depends on."""
-    return {
-        "owttt": importlib.metadata.version("owttt"),
-        "torch": torch.__version__.split("+")[0],
-        "python": platform.python_version(),
-        "threads": torch.get_num_threads(),
-    }
-
-
 def augment(images: Tensor, recipe: Recipe, generator: torch.Generator) -> Tensor:
     """Return images flipped and shifted at random, each in a way of its own; the border is mirrored."""
     count, _, height, width = images.shape
@@ -153,15 +128,12 @@ def _epoch(
         for group in optimizer.param_groups:
             group["lr"] = recipe.rate((number * steps + step + 0.5) / (recipe.epochs * steps))
         indices = order[step * recipe.batch_size : (step + 1) * recipe.batch_size]
-        images = augment(data.batch(indices), recipe, generator).to(device)
-        side = recipe.side(number, images.shape[-1])
-        if side != images.shape[-1]:
-            images = F.interpolate(images, (side, side), mode="bilinear", antialias=True, align_corners=False)
+        images = augment(data.batch(indices), recipe, generator)
         labels = data.labels[indices].to(device)
-        logits = model(images)
+        logits = model(_shrunk(images, recipe.side(number, images.shape[-1])).to(device))
         loss = F.cross_entropy(logits, labels, label_smoothing=recipe.label_smoothing)
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(loss)
         optimizer.step()
         loss_sum += loss.detach()
         right += (logits.detach().argmax(1) == labels).sum()
@@ -172,6 +144,12 @@ def _epoch(
         round(100 * float(right) / seen, 2),
         round(time.perf_counter() - start, 1),
     )
+
+
+def _shrunk(images: Tensor, side: int) -> Tensor:
+    if side == images.shape[-1]:
+        return images
+    return F.interpolate(images, (side, side), mode="bilinear", antialias=True, align_corners=False)
 
 
 def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.SGD:

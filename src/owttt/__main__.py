@@ -1,0 +1,7 @@
+"""`python -m owttt` is `owttt`."""
+
+import sys
+
+from owttt.cli import main
+
+sys.exit(main())

@@ -1,0 +1,113 @@
+"""One run: a method on a stream. A generator that progress bar, command line and tests all consume."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, cast, final
+
+import torch
+from torch import Tensor, nn
+
+from owttt.adapter import Adapter, Classifier, wrap
+from owttt.bench.spec import RunSpec
+from owttt.data import registry
+from owttt.data.classes import align
+from owttt.data.dataset import Framed
+from owttt.data.streams import Stream
+from owttt.metrics import OpenWorldMetrics
+from owttt.models.source_model import SourceModel
+from owttt.provenance import environment
+from owttt.source import SourceStats
+from owttt.training import batches
+
+CURVES: Final = ("acc_s", "acc_n", "acc_h")
+FORMAT: Final = 1
+"""Version of the records that runs write."""
+
+
+@final
+@dataclass(frozen=True)
+class Step:
+    """What is known after a batch: metrics of the stream so far, τ, what the method lets watch, the time it took."""
+
+    number: int
+    metrics: dict[str, float]
+    threshold: float
+    watch: dict[str, float]
+    seconds: float
+
+
+def make_stream(spec: RunSpec, model: SourceModel) -> Stream:
+    """Open the data of a run, for a model."""
+    return Stream(spec.stream, frame=model.preprocessing.frame, classes=model.classes, names=model.names)
+
+
+def make_adapter(spec: RunSpec, model: SourceModel) -> Adapter:
+    """Wrap a model as a run says."""
+    return wrap(
+        model,
+        spec.method,
+        source=source_of(model, spec.source),
+        order=spec.order,
+        score=spec.score,
+        threshold=spec.threshold,
+        window=spec.window,
+        classifier=cast(Classifier, spec.classifier),
+        preset=spec.preset,
+        **spec.options,
+    )
+
+
+def source_of(model: SourceModel, data: str | None) -> SourceStats:
+    """Return the model's statistics, fitted on a data set where it brings none (or another is asked for)."""
+    if data is None and model.has_source:
+        return model.source
+    if data is None:
+        raise ValueError(
+            "This model brings no source statistics. Name data of its classes with --source, e.g. imagenet, "
+            "npz:<path> or folder:<path>; they are fitted on its training split."
+        )
+    known = align(registry.load(data, "train"), model.classes, model.names)
+    return SourceStats.fit(model, batches(Framed(known, model.preprocessing.frame)), len(model.classes))
+
+
+def steps(adapter: Adapter, stream: Iterable[tuple[Tensor, Tensor]], num_classes: int) -> Iterator[Step]:
+    """Show an adapter the stream once, and yield after every batch."""
+    metrics = OpenWorldMetrics(num_classes)
+    device = _device(adapter)
+    for number, (x, y) in enumerate(stream, start=1):
+        start = time.perf_counter()
+        prediction = adapter(x.to(device))
+        seconds = time.perf_counter() - start
+        metrics.update(prediction, y.to(device))
+        yield Step(number, metrics.compute(), float(prediction.threshold), adapter.method.watch(), seconds)
+
+
+def record(spec: RunSpec, adapter: Adapter, stream: Stream, done: list[Step]) -> dict[str, Any]:
+    """Return a run's results with everything they depend on."""
+    return {
+        "kind": "owttt run",
+        "format": FORMAT,
+        "metrics": done[-1].metrics if done else {},
+        "spec": spec.describe(),
+        "adapter": adapter.config,
+        "data": {
+            "known": len(stream.known[0]),
+            "unknown": {name: len(part) for name, part in zip(spec.stream.unknown, stream.unknown, strict=True)},
+            "samples": len(stream.plan),
+            "batches": len(stream),
+        },
+        "curves": {
+            **{name: [step.metrics[name] for step in done] for name in CURVES},
+            "threshold": [step.threshold for step in done],
+            **{name: [step.watch[name] for step in done] for name in (done[0].watch if done else {})},
+        },
+        "seconds": [round(step.seconds, 4) for step in done],
+        "environment": environment(),
+    }
+
+
+def _device(module: nn.Module) -> torch.device:
+    return next((parameter.device for parameter in module.parameters()), torch.device("cpu"))

@@ -1,0 +1,74 @@
+"""A run in full: model × stream × method, as a small JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final, final
+
+from owttt.data.stream_spec import StreamSpec
+from owttt.presets import PRESETS
+from owttt.types import PREDICT_THEN_ADAPT, Order
+
+PRESET_OF_DATA: Final = {
+    "cifar10": "cifar10-c",
+    "cifar100": "cifar100-c",
+    "imagenet": "imagenet-c",
+}
+PRESET_OF_MODEL: Final = {
+    "cifar10-": "cifar10-c",
+    "tinyimagenet100-": "cifar100-c",
+    "imagenet-": "imagenet-c",
+}
+"""What the paper's options are taken from: its own benchmark, or the one this is a stand-in for."""
+
+
+@final
+@dataclass(frozen=True)
+class RunSpec:
+    """Everything that decides a run.
+
+    preset   the paper's options for a benchmark; None: the methods' defaults
+    source   the data set that source statistics are fitted on, where the model brings none
+    options  of the method, on top of the preset
+    """
+
+    model: str
+    stream: StreamSpec
+    method: str = "owttt"
+    preset: str | None = None
+    order: Order = PREDICT_THEN_ADAPT
+    score: str = "cosine"
+    threshold: str | float | tuple[float, float] = "adaptive"
+    window: int = 512
+    classifier: str = "prototypes"
+    source: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what `parse` takes; JSON holds it."""
+        return asdict(self)
+
+    @classmethod
+    def parse(cls, description: Mapping[str, Any]) -> RunSpec:
+        """Read a description."""
+        values = dict(description)
+        threshold = values.get("threshold")
+        if isinstance(threshold, list):
+            values["threshold"] = tuple(threshold)
+        return cls(**{**values, "stream": StreamSpec.parse(values["stream"])})
+
+
+def paper_preset(model: str, known: str) -> str | None:
+    """Return the preset a model and a known set belong to."""
+    if known in PRESETS:
+        return known
+    by_model = (preset for prefix, preset in PRESET_OF_MODEL.items() if model.startswith(prefix))
+    return PRESET_OF_DATA.get(known) or next(by_model, None)
+
+
+def with_paper_batches(spec: RunSpec) -> RunSpec:
+    """Return the run in the batches its preset has in the paper."""
+    if spec.preset is None:
+        return spec
+    return replace(spec, stream=replace(spec.stream, batch_size=PRESETS[spec.preset].batch_size))

@@ -1,0 +1,35 @@
+"""The command line: `owttt run`, `owttt train`, `owttt data`, `owttt list`, `owttt sheet`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from owttt.cli import data, listing, run, sheet, train
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; errors a user can mend are one red paragraph, not a traceback."""
+    parser = argparse.ArgumentParser(
+        prog="owttt", description='Classifiers that adapt to their stream and say "unknown".'
+    )
+    commands = parser.add_subparsers(required=True, metavar="command")
+    for module in (run, train, data, listing, sheet):
+        module.add(commands)
+    chosen = parser.parse_args(arguments)
+    try:
+        chosen.command(chosen)
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        Console(stderr=True).print(f"owttt: {error}", style="red", markup=False, highlight=False)
+        return 1
+    except KeyboardInterrupt:
+        Console(stderr=True).print("owttt: interrupted.", style="red")
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

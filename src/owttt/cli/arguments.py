@@ -1,0 +1,38 @@
+"""Words of the command line that become values."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from typing import Any, TypeAlias
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def option(text: str) -> tuple[str, Any]:
+    """Read `name=value`: a Python literal, or else a word."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise argparse.ArgumentTypeError(f"expected name=value, got {text!r}")
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value
+
+
+def threshold(text: str) -> str | float | tuple[float, float]:
+    """Read a name, a number, or two numbers with a comma between them."""
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        return text
+    if len(numbers) == 1:
+        return numbers[0]
+    if len(numbers) != 2:
+        raise argparse.ArgumentTypeError(f"expected a name, a number or low,high; got {text!r}")
+    return numbers[0], numbers[1]
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Read names with commas between them."""
+    return tuple(word for word in text.split(",") if word)

@@ -1,0 +1,64 @@
+"""`owttt data`: what data there is, where it comes from, and fetching it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from owttt.cli.arguments import Commands
+from owttt.data import registry
+
+
+def add(commands: Commands) -> None:
+    """Add the commands."""
+    parser = commands.add_parser("data", help="list and fetch data sets", description=__doc__)
+    parts = parser.add_subparsers(required=True, metavar="list|get")
+    parts.add_parser("list", help="what there is, from where, and what is present").set_defaults(command=show)
+    get = parts.add_parser("get", help="fetch data sets")
+    get.add_argument("names", nargs="+", metavar="NAME")
+    get.set_defaults(command=fetch)
+
+
+def show(chosen: argparse.Namespace) -> None:
+    """Print the catalogue."""
+    del chosen
+    Console().print(catalogue_table(registry.data_root()))
+
+
+def fetch(chosen: argparse.Namespace) -> None:
+    """Fetch every set named; all are tried, and what failed is told at the end."""
+    for name in chosen.names:
+        registry.find(name)
+    console = Console(stderr=True)
+    problems = []
+    for name in chosen.names:
+        try:
+            registry.get(name, tell=lambda line: console.print(line, highlight=False, markup=False))
+        except OSError as error:
+            problems.append(str(error))
+    if problems:
+        raise OSError("\n".join(problems))
+
+
+def catalogue_table(root: Path) -> Table:
+    """Return all data sets, two lines each."""
+    table = Table(
+        title=f"Data sets, in {root}", caption="also npz:<path>, folder:<path>, h5:<path>: your own", box=None
+    )
+    for column in ("name", "MB", "present", "what"):
+        table.add_column(column, justify="right" if column == "MB" else "left", no_wrap=column != "what")
+    for name, entry in registry.catalogue().items():
+        sources = ", then ".join(_short(str(source)) for source in entry.sources) or "by hand"
+        present = "[green]yes[/]" if not entry.missing(root) else "no"
+        table.add_row(name, f"{entry.megabytes:,}", present, entry.about)
+        table.add_row("", "", "", f"[dim]{entry.licence} · from {sources}[/]")
+    for name, about in registry.NOISE_ABOUT.items():
+        table.add_row(name, "0", "[green]yes[/]", about)
+    return table
+
+
+def _short(source: str) -> str:
+    return source.partition("//")[2].partition("/")[0] or source

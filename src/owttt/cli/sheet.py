@@ -1,0 +1,52 @@
+"""`owttt sheet`: a contact sheet of every corruption at every severity."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import torch
+from PIL import Image, ImageDraw
+from rich.console import Console
+from torch import Tensor
+
+from owttt.cli.arguments import Commands
+from owttt.data import registry
+from owttt.data.corruptions import CORRUPTIONS, corrupt
+from owttt.data.dataset import Frame
+from owttt.progress import track
+
+LABEL_WIDTH, GAP = 130, 2
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    parser = commands.add_parser("sheet", help="look at the corruptions", description=__doc__)
+    parser.add_argument("--data", default="cifar10")
+    parser.add_argument("--index", type=int, nargs="+", default=[0, 1], help="numbers of the images")
+    parser.add_argument("--size", type=int, default=32, help="pixels the corruptions work on")
+    parser.add_argument("--zoom", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=Path("corruptions.png"))
+    parser.set_defaults(command=command)
+
+
+def command(chosen: argparse.Namespace) -> None:
+    """Draw and write."""
+    images = registry.load(chosen.data).batch(chosen.index, Frame(chosen.size))
+    sheet(images, chosen.index, chosen.zoom).save(chosen.out)
+    Console().print(f"written to {chosen.out}", highlight=False)
+
+
+def sheet(images: Tensor, numbers: list[int], zoom: int) -> Image.Image:
+    """Return a row a corruption; for each image, clean and severities 1 to 5 side by side."""
+    cell = images.shape[-1] * zoom + GAP
+    canvas = Image.new("RGB", (LABEL_WIDTH + 6 * len(images) * cell, len(CORRUPTIONS) * cell), "white")
+    pen = ImageDraw.Draw(canvas)
+    for row, name in enumerate(track(list(CORRUPTIONS), "corruptions")):
+        pen.text((4, row * cell + cell // 2 - 6), name.replace("_", " "), fill="black")
+        versions = [images, *(corrupt(images, name, severity, indices=numbers) for severity in range(1, 6))]
+        for column, version in enumerate(torch.stack(versions, dim=1).flatten(0, 1)):
+            tile = Image.fromarray(version.permute(1, 2, 0).contiguous().numpy())
+            tile = tile.resize((cell - GAP, cell - GAP), Image.Resampling.NEAREST)
+            canvas.paste(tile, (LABEL_WIDTH + column * cell, row * cell))
+    return canvas

@@ -1,0 +1,40 @@
+"""Networks by name: `resnet26`, `resnet18`, …, and any of timm's as `timm:<name>`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from torch import nn
+
+from owttt.data.optional import require
+from owttt.models.resnet import BasicBlock, Bottleneck, ResNet, cifar_resnet
+from owttt.names import nearest
+
+TIMM: Final = "timm:"
+
+NETWORKS: Final[dict[str, tuple[int, Callable[[int, int], nn.Module]]]] = {
+    **{f"resnet{depth}": (16, partial(cifar_resnet, depth)) for depth in (20, 26, 32, 56)},
+    "resnet18": (64, lambda classes, width: ResNet(BasicBlock, (2, 2, 2, 2), classes, width=width)),
+    "resnet50": (64, lambda classes, width: ResNet(Bottleneck, (3, 4, 6, 3), classes, width=width)),
+    "resnet50-keras": (
+        64,
+        lambda classes, width: ResNet(Bottleneck, (3, 4, 6, 3), classes, width=width, stem="large", eps=1e-3),
+    ),
+}
+"""Name → usual width, and how it is made from a number of classes and a width."""
+
+
+def build(network: str, num_classes: int, width: int | None = None) -> nn.Module:
+    """Make a network with random weights."""
+    if network.startswith(TIMM):
+        if width is not None:
+            raise ValueError(f"{network} has a width of its own; leave width out.")
+        timm = require("timm", "timm's networks", extra="timm")
+        model: nn.Module = timm.create_model(network.removeprefix(TIMM), num_classes=num_classes)
+        return model
+    if network not in NETWORKS:
+        raise ValueError(f"No network {network!r}. {nearest(network, NETWORKS)} timm:<name> makes one of timm's.")
+    usual, make = NETWORKS[network]
+    return make(num_classes, width or usual)

@@ -1,0 +1,47 @@
+"""The model card as a page to read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+
+def markdown(card: Mapping[str, Any]) -> str:
+    """Return a card in Markdown."""
+    recipe, environment = card["recipe"], card["environment"]
+    minutes = sum(epoch["seconds"] for epoch in card["history"]) / 60
+    mean = f"mean of the 15 corruptions, severity {card['severity']} ({card['corrupted_images']:,} images each)"
+    lines = [
+        f"# {card['network']}, {card['classes']} classes, {card['size']} px",
+        "",
+        f"Trained on `{card['trained_on']}`, tested on `{card['tested_on']}`, {card['date']}. "
+        f"{card['parameters']:,} parameters.",
+        "It takes RGB images, uint8 or float in 0 … 1; normalisation is inside.",
+        "",
+        "| test images | accuracy (%) |",
+        "|---|---|",
+        f"| clean ({card['test_images']:,} images) | {card['clean']:.2f} |",
+        f"| {mean} | {card['corrupted_mean']:.2f} |",
+        *(f"| {name} | {percent:.2f} |" for name, percent in card["corrupted"].items()),
+        "",
+        "The corruptions are this library's own, of the published constants; frost overlays are synthetic.",
+        "",
+        "## How it was made",
+        "",
+        f"SGD, {recipe['epochs']} epochs in batches of {recipe['batch_size']}; rate {recipe['lr']:g} after a warm-up "
+        f"over {recipe['warmup']:.0%} of the steps, then falling to 0;",
+        f"weight decay {recipe['weight_decay']:g}, label smoothing {recipe['label_smoothing']:g}, shifts by up to "
+        f"{recipe['pad']} pixels{', flips' if recipe['flip'] else ''};",
+        f"the first {recipe['small_until']:.0%} of the epochs on images of {recipe['small_size']:.0%} of the side. "
+        f"Seed {recipe['seed']}, {minutes:.0f} minutes on a shared machine.",
+        f"owttt {environment['owttt']}, torch {environment['torch']}, {environment['threads']} thread(s), "
+        f"{environment['machine']}.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def plain_name(data: str) -> str:
+    """Return a data set's name without the folders of the machine it was on."""
+    form, colon, path = data.partition(":")
+    return f"{form}:{PurePath(path).name}" if colon else data

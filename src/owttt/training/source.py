@@ -1,0 +1,142 @@
+"""From a data set to a source model on disk: train, measure, fit statistics, write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, final
+
+import torch
+from torch import Tensor, nn
+
+from owttt.data import registry
+from owttt.data.corruptions import COMMON
+from owttt.data.dataset import Dataset, Framed
+from owttt.data.stream_spec import StreamSpec
+from owttt.data.streams import Stream
+from owttt.models.networks import TIMM, build
+from owttt.models.package import CARD, SOURCE, write_model
+from owttt.models.source_model import Preprocessing, SourceModel
+from owttt.progress import track
+from owttt.provenance import environment, write_json
+from owttt.source import SourceStats
+from owttt.storage import write_bytes
+from owttt.training.card import markdown, plain_name
+from owttt.training.loop import Epoch, Recipe, train
+
+CHECKPOINT: Final = "checkpoint.safetensors"
+COLOURS: Final = {
+    "cifar10": ((0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616)),
+    "cifar100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
+}
+IMAGENET_COLOURS: Final = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+"""Mean and deviation of the channels, for every other set of photographs."""
+
+
+@final
+@dataclass(frozen=True)
+class Job:
+    """What to train on what; the test set is measured under `severity`, `test_number` images a corruption."""
+
+    data: str
+    network: str = "resnet26"
+    test: str | None = None
+    width: int | None = None
+    size: int = 32
+    recipe: Recipe = field(default_factory=Recipe)
+    severity: int = 5
+    test_number: int | None = None
+
+
+def train_source(job: Job, out: Path, *, root: Path | None = None, tell: Callable[[str], None] = print) -> SourceModel:
+    """Train and write a model folder; a run that was interrupted goes on from its last epoch."""
+    data = registry.load(job.data, "train", root=root).compact()
+    model = make_model(job, data)
+    images = Framed(data, model.preprocessing.frame)
+    out.mkdir(parents=True, exist_ok=True)
+    history = []
+    for epoch in train(model, images, job.recipe, out / CHECKPOINT):
+        tell(
+            f"epoch {epoch.number:3} of {job.recipe.epochs}: loss {epoch.loss:.3f}, "
+            f"{epoch.accuracy:.1f} % on augmented training images, {epoch.seconds:.0f} s"
+        )
+        history.append(epoch)
+    model.attach(SourceStats.fit(model, batches(images), len(model.classes)))
+    model.card = measure(model, job, history, root)
+    write_model(out, model, job.network, job.width)
+    model.source.save(out / SOURCE)
+    write_json(out / CARD, model.card)
+    write_bytes(out / "README.md", markdown(model.card).encode())
+    (out / CHECKPOINT).unlink(missing_ok=True)
+    return model
+
+
+def make_model(job: Job, data: Dataset) -> SourceModel:
+    """Return the untrained model; its weights depend on the recipe's seed."""
+    torch.manual_seed(job.recipe.seed)
+    network = build(job.network, len(data.classes), job.width)
+    mean, std = COLOURS.get(job.data, IMAGENET_COLOURS)
+    if job.network.startswith(TIMM):
+        settings = getattr(network, "default_cfg", {})
+        mean, std = settings.get("mean", mean), settings.get("std", std)
+    preprocessing = Preprocessing(job.size, None, tuple(mean), tuple(std))
+    return SourceModel(network, preprocessing, data.classes, data.names)
+
+
+def measure(model: SourceModel, job: Job, history: list[Epoch], root: Path | None) -> dict[str, Any]:
+    """Return the model card: accuracy on the clean test set and under each common corruption, and how it was made."""
+    test = job.test or job.data
+    clean, corrupted = 0.0, {}
+    for name in track(["clean", *COMMON], "accuracy"):
+        spec = StreamSpec(
+            known=test,
+            corruptions=() if name == "clean" else (name,),
+            severity=job.severity,
+            number=None if name == "clean" else job.test_number,
+        )
+        stream = Stream(spec, frame=model.preprocessing.frame, classes=model.classes, names=model.names, root=root)
+        percent = accuracy(model, stream)
+        if name == "clean":
+            clean, images = percent, len(stream.plan)
+        else:
+            corrupted[name] = percent
+    return {
+        "network": job.network,
+        "width": job.width,
+        "parameters": sum(parameter.numel() for parameter in model.network.parameters()),
+        "classes": len(model.classes),
+        "size": job.size,
+        "trained_on": plain_name(job.data),
+        "tested_on": plain_name(test),
+        "test_images": images,
+        "corrupted_images": min(images, job.test_number or images),
+        "clean": clean,
+        "corrupted": corrupted,
+        "corrupted_mean": round(sum(corrupted.values()) / len(corrupted), 2),
+        "severity": job.severity,
+        "recipe": asdict(job.recipe),
+        "history": [asdict(epoch) for epoch in history],
+        "environment": environment(),
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def accuracy(model: nn.Module, stream: Iterable[tuple[Tensor, Tensor]]) -> float:
+    """Return the percentage of labels that a classifier gives rightly."""
+    model.eval()
+    device = next(model.parameters()).device
+    right = total = 0
+    with torch.inference_mode():
+        for x, y in stream:
+            right += int((model(x.to(device)).argmax(dim=1).cpu() == y).sum())
+            total += len(y)
+    return round(100 * right / max(total, 1), 2)
+
+
+def batches(data: Dataset, size: int = 250) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield a data set as floats in 0 … 1 with labels, in order."""
+    for start in range(0, len(data), size):
+        indices = torch.arange(start, min(start + size, len(data)))
+        yield data.batch(indices).float() / 255, data.labels[indices]
