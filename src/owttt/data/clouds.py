@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from owttt.data.corrupted import read_npy
-from owttt.data.dataset import Array, ArrayImages, Dataset
+from owttt.data.dataset import Array, ArrayImages, Dataset, existing, numbered
 from owttt.data.optional import require
 
 
@@ -20,26 +20,25 @@ def modelnet40(root: Path, split: str) -> ArrayImages:
     names = (folder / f"{split}_files.txt").read_text(encoding="utf-8").split()
     parts = [read_h5(folder / Path(name).name) for name in names]
     points, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return ArrayImages(points, labels, _shape_names(folder, int(labels.max(initial=-1)) + 1))
+    return ArrayImages(points, labels, _shape_names(folder, numbered(labels)))
 
 
 def modelnet40_c(root: Path, corruption: str, severity: int) -> ArrayImages:
     """Open one corruption of ModelNet40-C (Sun et al., 2022): `data_<corruption>_<severity>.npy` and `label.npy`."""
     folder = root / "modelnet40_c"
     points, labels = read_npy(folder / f"data_{corruption}_{severity}.npy"), read_npy(folder / "label.npy").ravel()
-    names = _shape_names(root / "modelnet40_ply_hdf5_2048", 40)
+    names = _shape_names(root / "modelnet40_ply_hdf5_2048", numbered(np.arange(40)))
     return ArrayImages(points, labels, names, layout=lambda some: some[..., :3].astype(np.float32))
 
 
 def read_h5(path: Path) -> tuple[Array, Array]:
     """Read `data` `(N, P, 3)` and `label` `(N,)` or `(N, 1)`, as ModelNet40 and ShapeNet files have them."""
     h5py = require("h5py", "h5 files")
+    existing(path)
     try:
         with h5py.File(path, "r") as file:
             return file["data"][:, :, :3].astype(np.float32), file["label"][:].ravel()
     except (OSError, KeyError, ValueError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
         raise ValueError(f"{path}: not a whole h5 file with data and label ({error}).") from error
 
 
@@ -47,7 +46,7 @@ def h5_file(path: Path, split: str) -> ArrayImages:
     """Open one ShapeNet-style file, whatever split it is."""
     del split
     points, labels = read_h5(path)
-    return ArrayImages(points, labels, [str(number) for number in range(int(labels.max(initial=-1)) + 1)])
+    return ArrayImages(points, labels, numbered(labels))
 
 
 @final
@@ -55,7 +54,7 @@ class Digits3D(Dataset):
     """3D-MNIST (Castro, 2016): a group a digit, of `points` in any number; the same number of them is drawn of each."""
 
     def __init__(self, root: Path, split: str, points: int = 1024) -> None:
-        self.path = root / "3d-mnist" / f"{split}_point_clouds.h5"
+        self.path = existing(root / "3d-mnist" / f"{split}_point_clouds.h5")
         self.points = points
         h5py = require("h5py", "h5 files")
         try:
@@ -63,8 +62,6 @@ class Digits3D(Dataset):
                 self.groups = sorted(file, key=int)
                 labels = [int(file[group].attrs["label"]) for group in self.groups]
         except (OSError, KeyError, ValueError) as error:
-            if isinstance(error, FileNotFoundError):
-                raise
             raise ValueError(f"{self.path}: not a whole 3D-MNIST file ({error}).") from error
         super().__init__(labels, [str(digit) for digit in range(10)])
 
@@ -83,7 +80,8 @@ class Digits3D(Dataset):
         return cloud
 
 
-def _shape_names(folder: Path, count: int) -> list[str]:
+def _shape_names(folder: Path, numbers: list[str]) -> list[str]:
+    """Return the published names if they are there, or else numbers."""
     path = folder / "shape_names.txt"
     names = path.read_text(encoding="utf-8").split() if path.exists() else []
-    return names if len(names) >= count else [str(number) for number in range(count)]
+    return names if len(names) >= len(numbers) else numbers

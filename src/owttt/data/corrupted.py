@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from owttt.data.cifar import class_names
-from owttt.data.dataset import Array, ArrayImages, Dataset
+from owttt.data.dataset import Array, ArrayImages, Dataset, existing
 from owttt.data.folders import image_tree
 from owttt.data.npm import CIFAR10_CLASSES
 
@@ -33,10 +33,8 @@ def imagenet_c(root: Path, corruption: str, severity: int) -> Dataset:
 def read_npy(path: Path) -> Array:
     """Map an npy file into memory; a damaged one is a ValueError."""
     try:
-        array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
+        array: Array = np.load(existing(path), mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
         raise ValueError(f"{path}: not a whole npy file ({error}).") from error
     return array
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -211,3 +213,15 @@ def decode(encoded: bytes | Path) -> Tensor:
         name = "an image in memory" if isinstance(encoded, bytes) else encoded
         raise ValueError(f"{name}: not a readable image ({error}).") from error
     return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
+
+
+def numbered(labels: Array) -> list[str]:
+    """Return names for classes that have none: their numbers."""
+    return [str(number) for number in range(max(np.asarray(labels).astype(np.int64).tolist(), default=-1) + 1)]
+
+
+def existing(path: Path) -> Path:
+    """Return the path of a file that is there; FileNotFoundError names it if not."""
+    if not path.is_file():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    return path

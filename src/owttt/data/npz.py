@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from owttt.data.dataset import Array, ArrayImages, Dataset, EncodedImages
+from owttt.data.dataset import Array, ArrayImages, Dataset, EncodedImages, numbered
 
 
 def npz(path: Path, split: str) -> Dataset:
@@ -29,7 +29,7 @@ def npz(path: Path, split: str) -> Dataset:
     if "y" not in arrays or not ({"x"} <= arrays.keys() or {"buf", "offsets"} <= arrays.keys()):
         raise ValueError(f"{path}: expected arrays x and y, or buf, offsets and y; found {sorted(arrays)}.")
     labels = arrays["y"]
-    names = [str(name) for name in arrays.get("names", np.arange(int(labels.max(initial=-1)) + 1))]
+    names = [str(name) for name in arrays.get("names", numbered(labels))]
     classes = [str(name) for name in arrays.get("wnids", names)]
     if "buf" in arrays:
         return EncodedImages(_slices(arrays["buf"], arrays["offsets"], path), labels, classes, names)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from owttt.data.dataset import ArrayImages
+from owttt.data.dataset import ArrayImages, existing
 from owttt.data.optional import require
 
 
 def svhn(root: Path, split: str) -> ArrayImages:
     """Open the cropped digits; the files call the digit 0 class 10."""
-    path = root / "svhn" / f"{split}_32x32.mat"
+    path = existing(root / "svhn" / f"{split}_32x32.mat")
     scipy_io = require("scipy.io", "SVHN's mat files")
     try:
         content = scipy_io.loadmat(path)
