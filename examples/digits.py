@@ -12,35 +12,22 @@ from __future__ import annotations
 
 import argparse
 import math
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-import matplotlib as mpl
 import torch
 import torch.nn.functional as F
 from rich.console import Console
-from rich.table import Table
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import owttt
+from owttt.bench.figures import overview
+from owttt.bench.run import outcome, steps
+from owttt.bench.tables import methods_table
 from owttt.progress import track
 
-mpl.use("Agg")
-import matplotlib.pyplot as plt
-
 CLASSES, BATCH, DRAWS = 10, 256, 6
-INK, MUTED = "#22262b", "#8a9099"
-COLOURS = ("#b3b8be", "#7f868e", "#e0a43b", "#5aa469", "#b07cc6", "#3f7fbf", "#d6432f")
-
-
-@dataclass
-class Run:
-    """What a method did on the stream: metrics after each batch, and every score and threshold."""
-
-    metrics: list[dict[str, float]] = field(default_factory=list)
-    scores: list[Tensor] = field(default_factory=list)
-    thresholds: list[float] = field(default_factory=list)
 
 
 def digits(random: torch.Generator) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
@@ -107,61 +94,7 @@ def contaminated(x: Tensor, y: Tensor, random: torch.Generator) -> tuple[Tensor,
     return torch.cat((known, unknown))[order], labels[order]
 
 
-def stream(adapter: owttt.Adapter, x: Tensor, y: Tensor, title: str) -> Run:
-    """Let an adapter see the stream once."""
-    run, metrics = Run(), owttt.OpenWorldMetrics(CLASSES)
-    batches = list(zip(torch.split(x, BATCH), torch.split(y, BATCH), strict=True))
-    for images, labels in track(batches, title):
-        out = adapter(images)
-        metrics.update(out, labels)
-        run.metrics.append(metrics.compute())
-        run.scores.append(out.score)
-        run.thresholds.append(float(out.threshold))
-    return run
-
-
-def table(runs: dict[str, Run]) -> Table:
-    """Return the final accuracies, best in bold."""
-    result = Table(title="Foggy digits among textures, one pass (%)", caption="acc_h: harmonic mean of the other two")
-    for column in ("method", "acc_s (known)", "acc_n (unknown)", "acc_h", "auroc"):
-        result.add_column(column, justify="left" if column == "method" else "right")
-    best = max(run.metrics[-1]["acc_h"] for run in runs.values())
-    for name, run in runs.items():
-        last = run.metrics[-1]
-        cells = (f"{100 * last[key]:.1f}" for key in ("acc_s", "acc_n", "acc_h", "auroc"))
-        result.add_row(name, *cells, style="bold" if last["acc_h"] == best else None)
-    return result
-
-
-def figure(runs: dict[str, Run], y: Tensor, path: Path) -> None:
-    """Draw cumulative Acc_H, and the scores of the last quarter before and after adaptation."""
-    plt.rcParams.update({"font.size": 9, "axes.edgecolor": MUTED, "text.color": INK, "axes.labelcolor": INK})
-    canvas, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3.6), width_ratios=(1.3, 1, 1))
-    for (name, run), colour in zip(runs.items(), COLOURS, strict=True):
-        curve = [100 * step["acc_h"] for step in run.metrics]
-        left.plot(curve, color=colour, lw=2.4 if name == "owttt" else 1.4, label=f"{name}  {curve[-1]:.1f}")
-    left.set(title="cumulative Acc_H (%)", xlabel="batch", ylim=(30, 90))
-    left.legend(frameon=False, ncols=2, loc="lower right", fontsize=8)
-    unknown = (y < 0)[-len(y) // 4 :]
-    for axes, name in ((middle, "test"), (right, "owttt")):
-        scores = torch.cat(runs[name].scores)[-len(y) // 4 :]
-        threshold = runs[name].thresholds[-1]
-        bins = torch.linspace(0, float(scores.max()), 40).tolist()
-        axes.hist(scores[~unknown].tolist(), bins, color="#3f7fbf", alpha=0.75, label="known")
-        axes.hist(scores[unknown].tolist(), bins, color="#d6432f", alpha=0.65, label="unknown")
-        axes.axvline(threshold, color=INK, ls="--", lw=1.2, label=f"τ = {threshold:.2f}")
-        axes.set(title=f"{name}: scores, last quarter", xlabel="score (high = unknown)")
-        axes.legend(frameon=False, fontsize=8)
-    for axes in (left, middle, right):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.tick_params(colors=MUTED)
-    canvas.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    canvas.savefig(path, dpi=150)
-    plt.close(canvas)
-
-
-def main(arguments: list[str] | None = None) -> dict[str, Run]:
+def main(arguments: list[str] | None = None) -> dict[str, dict[str, Any]]:
     """Train, stream, tell."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
@@ -180,10 +113,11 @@ def main(arguments: list[str] | None = None) -> dict[str, Run]:
         images, labels = images[: chosen.batches * BATCH], labels[: chosen.batches * BATCH]
 
     source = owttt.SourceStats.fit(model, [(x, y)], CLASSES)
-    runs = {}
+    batches = list(zip(torch.split(images, BATCH), torch.split(labels, BATCH), strict=True))
+    outcomes = {}
     for name in owttt.METHODS:
         adapter = owttt.wrap(model, name, source=source)
-        runs[name] = stream(adapter, images, labels, f"{name:6}")
+        outcomes[name] = outcome(list(track(steps(adapter, batches, CLASSES), f"{name:6}", total=len(batches))))
 
     console = Console()
     clean = float((model(x_test).argmax(dim=1) == y_test).float().mean())
@@ -191,10 +125,10 @@ def main(arguments: list[str] | None = None) -> dict[str, Run]:
         f"source model: {100 * clean:.1f} % on clean digits; stream: {len(labels)} images in batches of {BATCH}, "
         f"seed {chosen.seed}, {torch.get_num_threads()} threads, torch {torch.__version__}"
     )
-    console.print(table(runs))
-    figure(runs, labels, chosen.out / "digits.png")
+    console.print(methods_table("Foggy digits among textures, one pass", outcomes))
+    overview(outcomes, chosen.out / "digits.png")
     console.print(f"picture: {chosen.out / 'digits.png'}")
-    return runs
+    return outcomes
 
 
 if __name__ == "__main__":

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast, final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from owttt.adapter import Adapter, Classifier, wrap
@@ -23,6 +25,7 @@ from owttt.source import SourceStats
 from owttt.training import batches
 
 CURVES: Final = ("acc_s", "acc_n", "acc_h")
+BINS: Final = 60
 FORMAT: Final = 1
 """Version of the records that runs write."""
 
@@ -30,13 +33,18 @@ FORMAT: Final = 1
 @final
 @dataclass(frozen=True)
 class Step:
-    """What is known after a batch: metrics of the stream so far, τ, what the method lets watch, the time it took."""
+    """What is known after a batch."""
 
-    number: int
     metrics: dict[str, float]
+    """Of the stream so far."""
     threshold: float
+    scores: NDArray[np.float64]
+    unknown: NDArray[np.bool_]
+    """Which of this batch's samples really were."""
     watch: dict[str, float]
+    """What the method lets watch."""
     seconds: float
+    """Time the adapter took for this batch."""
 
 
 def make_stream(spec: RunSpec, model: SourceModel) -> Stream:
@@ -77,20 +85,44 @@ def steps(adapter: Adapter, stream: Iterable[tuple[Tensor, Tensor]], num_classes
     """Show an adapter the stream once, and yield after every batch."""
     metrics = OpenWorldMetrics(num_classes)
     device = _device(adapter)
-    for number, (x, y) in enumerate(stream, start=1):
+    for x, y in stream:
         start = time.perf_counter()
         prediction = adapter(x.to(device))
+        threshold = float(prediction.threshold)
         seconds = time.perf_counter() - start
         metrics.update(prediction, y.to(device))
-        yield Step(number, metrics.compute(), float(prediction.threshold), adapter.method.watch(), seconds)
+        scores = prediction.score.double().cpu().numpy()
+        yield Step(metrics.compute(), threshold, scores, (y < 0).cpu().numpy(), adapter.method.watch(), seconds)
 
 
-def record(spec: RunSpec, adapter: Adapter, stream: Stream, done: list[Step]) -> dict[str, Any]:
-    """Return a run's results with everything they depend on."""
+def outcome(done: Sequence[Step]) -> dict[str, Any]:
+    """Return what came of a run: final metrics, curves over the batches, histograms of the scores."""
+    if not done:
+        raise ValueError("The stream had no batch.")
+    scores = np.concatenate([step.scores for step in done])
+    edges = np.linspace(scores.min(), max(scores.max(), scores.min() + 1e-6), BINS + 1)
+    return {
+        "metrics": done[-1].metrics,
+        "curves": {
+            **{name: [step.metrics[name] for step in done] for name in CURVES},
+            "threshold": [step.threshold for step in done],
+            **{name: [step.watch[name] for step in done] for name in done[0].watch},
+        },
+        "scores": {
+            "edges": edges.round(5).tolist(),
+            "known": [np.histogram(step.scores[~step.unknown], edges)[0].tolist() for step in done],
+            "unknown": [np.histogram(step.scores[step.unknown], edges)[0].tolist() for step in done],
+        },
+        "seconds": [round(step.seconds, 4) for step in done],
+    }
+
+
+def record(spec: RunSpec, adapter: Adapter, stream: Stream, done: Sequence[Step]) -> dict[str, Any]:
+    """Return a run's outcome with everything it depends on."""
     return {
         "kind": "owttt run",
         "format": FORMAT,
-        "metrics": done[-1].metrics if done else {},
+        **outcome(done),
         "spec": spec.describe(),
         "adapter": adapter.config,
         "data": {
@@ -99,12 +131,6 @@ def record(spec: RunSpec, adapter: Adapter, stream: Stream, done: list[Step]) ->
             "samples": len(stream.plan),
             "batches": len(stream),
         },
-        "curves": {
-            **{name: [step.metrics[name] for step in done] for name in CURVES},
-            "threshold": [step.threshold for step in done],
-            **{name: [step.watch[name] for step in done] for name in (done[0].watch if done else {})},
-        },
-        "seconds": [round(step.seconds, 4) for step in done],
         "environment": environment(),
     }
 

@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         chosen.command(chosen)
     except (ValueError, TypeError, OSError, ImportError) as error:
-        Console(stderr=True).print(f"owttt: {error}", style="red", markup=False, highlight=False)
+        Console(stderr=True).print(f"owttt: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         return 1
     except KeyboardInterrupt:
         Console(stderr=True).print("owttt: interrupted.", style="red")

@@ -36,7 +36,7 @@ def fetch(chosen: argparse.Namespace) -> None:
     problems = []
     for name in chosen.names:
         try:
-            registry.get(name, tell=lambda line: console.print(line, highlight=False, markup=False))
+            registry.get(name, tell=lambda line: console.print(line, highlight=False, markup=False, soft_wrap=True))
         except OSError as error:
             problems.append(str(error))
     if problems:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import get_args
 
 from rich.console import Console
-from rich.table import Table
 
 from owttt import models
 from owttt.bench.run import Step, make_adapter, make_stream, record, steps
 from owttt.bench.spec import RunSpec, paper_preset, with_paper_batches
+from owttt.bench.tables import methods_table
 from owttt.cli.arguments import Commands, option, threshold, words
 from owttt.data.stream_spec import Phases, Share, StreamSpec
 from owttt.methods import METHODS
@@ -65,14 +65,13 @@ def command(chosen: argparse.Namespace) -> None:
     model = models.load(spec.model)
     stream = make_stream(spec, model)
     adapter = make_adapter(spec, model)
-    done = []
-    for step in live(steps(adapter, stream, len(model.classes)), len(stream), spec.method, describe):
-        done.append(step)
+    done = list(live(steps(adapter, stream, len(model.classes)), len(stream), spec.method, describe))
+    result = record(spec, adapter, stream, done)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, record(spec, adapter, stream, done))
+    write_json(path, result)
     console = Console()
-    console.print(row(spec, done[-1], sum(step.seconds for step in done) / len(stream.plan)))
-    console.print(f"written to {path}", highlight=False)
+    console.print(methods_table(title(spec), {spec.method: result}))
+    console.print(f"written to {path}", highlight=False, soft_wrap=True)
 
 
 def spec_of(chosen: argparse.Namespace) -> RunSpec:
@@ -132,13 +131,8 @@ def describe(step: Step) -> str:
     return f"S/N/H {figures}  τ {step.threshold:.2f}{watched}"
 
 
-def row(spec: RunSpec, last: Step, seconds: float) -> Table:
-    """Return a run's row."""
+def title(spec: RunSpec) -> str:
+    """Return what a run's table is about."""
     stream = spec.stream
-    title = f"{spec.model}: {stream.known}, {' + '.join(stream.corruptions) or 'clean'} {stream.severity}"
-    table = Table(title=f"{title}, against {' + '.join(stream.unknown) or 'nothing unknown'}")
-    for name in ("method", "Acc_S", "Acc_N", "Acc_H", "AUROC", "τ", "ms a sample"):
-        table.add_column(name, justify="left" if name == "method" else "right")
-    figures = (f"{100 * last.metrics[name]:.2f}" for name in ("acc_s", "acc_n", "acc_h", "auroc"))
-    table.add_row(spec.method, *figures, f"{last.threshold:.2f}", f"{1000 * seconds:.2f}")
-    return table
+    look = f"{' + '.join(stream.corruptions)} {stream.severity}" if stream.corruptions else "clean"
+    return f"{spec.model}: {stream.known}, {look}, against {' + '.join(stream.unknown) or 'nothing unknown'}"

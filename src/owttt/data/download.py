@@ -70,7 +70,7 @@ def download(urls: Sequence[str], checksum: str, work: Path, timeout: float = TI
             partial.unlink()
             problem = f"tampered with or damaged, its MD5 is {found} and should be {checksum}"
         reasons.append(f"{url}: {problem}")
-    raise OSError("; ".join(reasons))
+    raise OSError("\n  ".join(reasons))
 
 
 def md5(path: Path) -> str:

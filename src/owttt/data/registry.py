@@ -161,8 +161,8 @@ def get(name: str, *, root: str | Path | None = None, tell: Callable[[str], None
             try:
                 _fetch(entry, source, place)
             except OSError as error:
-                reasons.append(f"{source}: {error}")
-                tell(f"{name}: {reasons[-1]}")
+                reasons.append(str(error))
+                tell(f"  {reasons[-1]}")
                 continue
             tell(f"{name}: complete, in {place}.")
             return place
@@ -206,10 +206,11 @@ def _fetch(entry: Entry, source: Source, place: Path) -> None:
         source.fetch(target, downloads)
         missing = entry.missing(target)
         if missing:
-            raise OSError(f"what came lacks {missing[0].relative_to(target)}")
+            raise OSError(f"{source}: what came lacks {missing[0].relative_to(target)}")
         damaged = entry.damaged(target)
         if damaged:
-            raise OSError(f"{damaged[0].relative_to(target)} is not the published file (MD5 {md5(damaged[0])})")
+            name = damaged[0].relative_to(target)
+            raise OSError(f"{source}: {name} is not the published file (MD5 {md5(damaged[0])})")
         for item in sorted(target.iterdir()):
             _merge(item, place / item.name)
     shutil.rmtree(downloads, ignore_errors=True)

@@ -24,7 +24,7 @@ class SystemFolder:
     def fetch(self, target: Path, work: Path) -> None:
         """Copy the files below `target`."""
         if not self.folder.is_dir():
-            raise OSError("no such folder")
+            raise OSError(f"{self.folder}: no such folder")
         for file in self.files:
             (target / file).parent.mkdir(parents=True, exist_ok=True)
             plain = self.folder / Path(file).name

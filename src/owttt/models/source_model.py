@@ -62,7 +62,8 @@ class SourceModel(nn.Module):
         names: Sequence[str] | None = None,
     ) -> None:
         super().__init__()
-        self.network: nn.Module = cast(Any, network).to(memory_format=torch.channels_last)
+        self.memory_format = _memory_format(network)
+        self.network: nn.Module = cast(Any, network).to(memory_format=self.memory_format)
         self.preprocessing = preprocessing
         self.classes = tuple(classes)
         self.names = tuple(classes if names is None else names)
@@ -109,4 +110,15 @@ class SourceModel(nn.Module):
         if self.preprocessing.bgr:
             x = x.flip(1)
         x = (x * self.preprocessing.scale - self.mean) / self.std
-        return x.contiguous(memory_format=torch.channels_last)
+        return x.contiguous(memory_format=self.memory_format)
+
+
+def _memory_format(network: nn.Module) -> torch.memory_format:
+    """Return channels_last, the faster one, unless torch cannot be trusted with it.
+
+    The backward pass of a 1×1 convolution with a stride on fewer than 8 channels writes beyond its memory there (torch
+    2.13.0 on x86), and the process dies.
+    """
+    convolutions = (module for module in network.modules() if isinstance(module, nn.Conv2d))
+    deadly = any(conv.kernel_size == (1, 1) and conv.stride != (1, 1) and conv.in_channels < 8 for conv in convolutions)
+    return torch.contiguous_format if deadly else torch.channels_last

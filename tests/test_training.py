@@ -1,0 +1,168 @@
+"""Training learns, is deterministic, and goes on after a kill as if nothing had happened."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from owttt import SourceStats, models, storage
+from owttt.data.dataset import ArrayImages
+from owttt.models import Preprocessing, SourceModel, cifar_resnet
+from owttt.training import Job, Recipe, accuracy, batches, train, train_source
+from owttt.training.loop import augment
+
+RECIPE = Recipe(epochs=3, batch_size=16, lr=0.1, pad=2)
+
+
+def coloured(count, seed=0, size=16):
+    """Images whose class is the brightest channel."""
+    random = np.random.default_rng(seed)
+    labels = np.arange(count) % 3
+    pixels = random.integers(0, 120, (count, 3, size, size), dtype=np.uint8)
+    pixels[np.arange(count), labels] += 100
+    return pixels, labels
+
+
+def dataset(count=96, seed=0):
+    return ArrayImages(*coloured(count, seed), ["red", "green", "blue"])
+
+
+def model(seed=0):
+    torch.manual_seed(seed)
+    return SourceModel(cifar_resnet(8, 3, 4), Preprocessing(16), ("red", "green", "blue"))
+
+
+def save_npz(path):
+    (x_train, y_train), (x_test, y_test) = coloured(96), coloured(30, 1)
+    np.savez(path, x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test, names=["red", "green", "blue"])
+
+
+def test_it_learns(tmp_path):
+    made = model()
+    history = list(train(made, dataset(), replace(RECIPE, epochs=6), tmp_path / "c", progress=False))
+    assert [epoch.number for epoch in history] == [1, 2, 3, 4, 5, 6]
+    assert history[-1].loss < history[0].loss
+    assert accuracy(made, batches(dataset(30, 1))) > 90
+
+
+def test_a_run_cut_after_an_epoch_ends_with_the_same_weights(tmp_path):
+    whole, cut = model(), model()
+    list(train(whole, dataset(), RECIPE, tmp_path / "whole", progress=False))
+    for epoch in train(cut, dataset(), RECIPE, tmp_path / "cut", progress=False):
+        if epoch.number == 1:
+            break
+    resumed = model(seed=9)
+    history = list(train(resumed, dataset(), RECIPE, tmp_path / "cut", progress=False))
+    assert [epoch.number for epoch in history] == [1, 2, 3]
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(tensor, resumed.state_dict()[name]), name
+
+
+def test_a_checkpoint_of_another_recipe_is_refused(tmp_path):
+    list(train(model(), dataset(), replace(RECIPE, epochs=1), tmp_path / "c", progress=False))
+    with pytest.raises(ValueError, match=r"other settings \(epochs, lr\)"):
+        list(train(model(), dataset(), replace(RECIPE, epochs=2, lr=0.3), tmp_path / "c", progress=False))
+    (tmp_path / "c").write_bytes((tmp_path / "c").read_bytes()[:-9])
+    with pytest.raises(ValueError, match="truncated or damaged"):
+        list(train(model(), dataset(), replace(RECIPE, epochs=1), tmp_path / "c", progress=False))
+
+
+def test_too_few_images(tmp_path):
+    with pytest.raises(ValueError, match="10 training images are less than one batch of 16"):
+        list(train(model(), dataset(10), RECIPE, tmp_path / "c", progress=False))
+
+
+@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"batch_size": 1}, {"lr": 0.0}])
+def test_bad_recipes(wrong):
+    with pytest.raises(ValueError, match="epochs must be at least 1, batch_size at least 2 and lr positive"):
+        Recipe(**wrong)
+
+
+def test_the_schedule():
+    recipe = Recipe(warmup=0.2, lr=1.0, epochs=10, small_until=0.6, small_size=0.75)
+    assert [round(recipe.rate(t), 6) for t in (0, 0.1, 0.2, 0.6, 1)] == [0, 0.5, 1, 0.5, 0]
+    assert [recipe.side(epoch, 32) for epoch in (0, 5, 6, 9)] == [24, 24, 32, 32]
+    assert Recipe(warmup=0.0, lr=1.0).rate(0.0) == 1.0
+
+
+def test_augmentation_shifts_mirrors_and_flips_as_a_loop_would():
+    images = torch.randint(0, 256, (20, 3, 9, 9), dtype=torch.uint8)
+    made = augment(images, RECIPE, torch.Generator().manual_seed(0))
+    assert made.dtype == torch.uint8
+    padded = torch.nn.functional.pad(images.float(), (2, 2, 2, 2), mode="reflect").to(torch.uint8)
+    kinds = set()
+    for image, result in zip(padded, made, strict=True):
+        found = [
+            (top, left, flip)
+            for top in range(5)
+            for left in range(5)
+            for flip, crop in enumerate((image[:, top : top + 9, left : left + 9],) * 2)
+            if torch.equal(result, crop.flip(2) if flip else crop)
+        ]
+        assert len(found) == 1
+        kinds.add(found[0])
+    assert len(kinds) > 10
+    assert {flip for *_, flip in kinds} == {0, 1}
+    plain = augment(images, replace(RECIPE, pad=0, flip=False), torch.Generator().manual_seed(0))
+    assert torch.equal(plain, images)
+
+
+def test_from_data_to_a_model_folder(tmp_path):
+    save_npz(tmp_path / "mine.npz")
+    job = Job(f"npz:{tmp_path / 'mine.npz'}", "resnet20", width=4, size=16, recipe=RECIPE, test_number=6)
+    told = []
+    made = train_source(job, tmp_path / "out", tell=told.append)
+    assert len(told) == 3
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "README.md", "card.json", "model.safetensors", "source.safetensors",
+    ]  # fmt: skip
+    loaded = models.load(tmp_path / "out")
+    x = dataset(5).batch(range(5))
+    assert torch.equal(loaded(x), made(x))
+    assert torch.equal(loaded(x.float() / 255), made(x))
+    assert loaded.classes == ("red", "green", "blue")
+    card = json.loads((tmp_path / "out" / "card.json").read_text())
+    assert card == loaded.card
+    assert card["trained_on"] == "npz:mine.npz", "no folder of the machine it was trained on"
+    assert card["test_images"] == 30
+    assert card["corrupted_images"] == 6
+    assert len(card["corrupted"]) == 15
+    assert card["clean"] == accuracy(loaded, batches(dataset(30, 1)))
+    fitted = SourceStats.fit(made, batches(dataset()), 3)
+    assert torch.allclose(loaded.source.class_means, fitted.class_means, atol=1e-5)
+    page = (tmp_path / "out" / "README.md").read_text()
+    assert f"| clean (30 images) | {card['clean']:.2f} |" in page
+    assert str(tmp_path) not in page
+
+
+def test_a_killed_command_resumes(tmp_path):
+    save_npz(tmp_path / "mine.npz")
+    recipe = ["--epochs", "15", "--batch-size", "16", "--lr", "0.05"]
+    command = [
+        sys.executable, "-m", "owttt", "train", "--data", f"npz:{tmp_path / 'mine.npz'}", "--network", "resnet20",
+        "--width", "4", "--size", "16", "--test-number", "3", "--out", str(tmp_path / "out"), *recipe,
+    ]  # fmt: skip
+    checkpoint = tmp_path / "out" / "checkpoint.safetensors"
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not checkpoint.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    _, description = storage.read(checkpoint, "training checkpoint")
+    assert 1 <= len(description["history"]) < 15
+    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert "epoch  15 of 15" in shown
+    job = Job(f"npz:{tmp_path / 'mine.npz'}", "resnet20", width=4, size=16, test_number=3,
+              recipe=Recipe(epochs=15, batch_size=16, lr=0.05))  # fmt: skip
+    straight = train_source(job, tmp_path / "straight", tell=lambda _: None)
+    resumed = models.load(tmp_path / "out")
+    for name, tensor in straight.state_dict().items():
+        assert torch.equal(tensor, resumed.state_dict()[name]), name
