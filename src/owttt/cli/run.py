@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -117,11 +118,16 @@ def spec_of(chosen: argparse.Namespace) -> RunSpec:
 
 
 def file_name(spec: RunSpec) -> str:
-    """Return a name for a run's file that says what it was."""
+    """Return a name for a run's file: what it was in short, and a digest of all of it."""
     stream = spec.stream
-    known = "-".join((Path(stream.known).stem, *(stream.corruptions[:3] or ("clean",)), str(stream.severity)))
-    unknown = "-".join(Path(name).stem for name in stream.unknown) or "none"
-    return re.sub(r"[^\w.-]+", "-", f"{spec.method}_{known}_{unknown}_seed{stream.seed}")
+    known = "-".join((_stem(stream.known), *(stream.corruptions[:3] or ("clean",)), str(stream.severity)))
+    unknown = "-".join(map(_stem, stream.unknown)) or "none"
+    digest = hashlib.sha256(json.dumps(spec.describe(), sort_keys=True).encode()).hexdigest()[:8]
+    return re.sub(r"[^\w.-]+", "-", f"{spec.method}_{known}_{unknown}_{digest}")
+
+
+def _stem(data: str) -> str:
+    return Path(data.partition(":")[2] or data).stem
 
 
 def describe(step: Step) -> str:

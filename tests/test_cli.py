@@ -1,0 +1,204 @@
+"""The command line as a user types it."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import owttt
+from owttt import models
+from owttt.bench.run import make_adapter, make_stream, outcome, steps
+from owttt.bench.spec import RunSpec, paper_preset
+from owttt.cli import main
+from owttt.data import registry
+from tests.test_training import save_npz
+
+NAMES = ("red", "green", "blue")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A small model folder, its data, and an unknown set."""
+    folder = tmp_path_factory.mktemp("cli")
+    save_npz(folder / "known.npz")
+    random = np.random.default_rng(5)
+    np.savez(folder / "unknown.npz", x=random.integers(0, 256, (30, 16, 16), dtype=np.uint8), y=np.zeros(30, int))
+    words = ["train", "--data", f"npz:{folder / 'known.npz'}", "--network", "resnet20", "--width", "4", "--size", "16"]
+    words += [
+        "--epochs",
+        "3",
+        "--batch-size",
+        "16",
+        "--lr",
+        "0.1",
+        "--test-number",
+        "5",
+        "--out",
+        str(folder / "model"),
+    ]
+    assert main(words) == 0
+    return folder
+
+
+def run(place, *more):
+    words = ["run", "--model", str(place / "model"), "--known", f"npz:{place / 'known.npz'}", "--out"]
+    words += [str(place / "result.json"), "--unknown", f"npz:{place / 'unknown.npz'}", "--batch-size", "10", *more]
+    return main(words)
+
+
+def result(place):
+    return json.loads((place / "result.json").read_text())
+
+
+@pytest.mark.parametrize("method", owttt.METHODS)
+def test_run_writes_everything_a_number_depends_on(place, method, capsys):
+    assert run(place, "--method", method, "--corruption", "fog", "--severity", "3", "--seed", "4") == 0
+    written = result(place)
+    shown = capsys.readouterr().out
+    assert method in shown
+    assert f"{100 * written['metrics']['acc_h']:.2f}" in shown
+    assert "result.json" in shown
+    assert written["kind"] == "owttt run"
+    assert written["data"] == {
+        "known": 30, "unknown": {f"npz:{place / 'unknown.npz'}": 30}, "samples": 60, "batches": 6,
+    }  # fmt: skip
+    assert len(written["curves"]["acc_h"]) == 6
+    assert len(written["curves"]["threshold"]) == 6
+    assert ("pool" in written["curves"]) == (method == "owttt")
+    assert np.sum(written["scores"]["known"]) == 30
+    assert np.sum(written["scores"]["unknown"]) == 30
+    assert written["environment"]["torch"] == torch.__version__
+    assert written["adapter"]["method"] == method
+    spec = RunSpec.parse(written["spec"])
+    assert spec.stream.seed == 4
+    assert spec.stream.corruptions == ("fog",)
+    assert json.loads(json.dumps(spec.describe())) == written["spec"]
+
+
+def test_a_written_spec_gives_the_same_result_again(place):
+    run(place, "--corruption", "snow", "--set", "lr=0.01", "--set", "pool_size=7", "--threshold", "0.1,0.9")
+    written = result(place)
+    spec = RunSpec.parse(written["spec"])
+    assert spec.options == {"lr": 0.01, "pool_size": 7}
+    assert spec.threshold == (0.1, 0.9)
+    model = models.load(spec.model)
+    again = outcome(list(steps(make_adapter(spec, model), make_stream(spec, model), 3)))
+    assert again["metrics"] == pytest.approx(written["metrics"], nan_ok=True)
+    assert again["scores"] == written["scores"]
+
+
+def test_a_stream_of_known_classes_only(place, capsys):
+    words = ["run", "--model", str(place / "model"), "--known", f"npz:{place / 'known.npz'}", "--batch-size", "10"]
+    assert main([*words, "--threshold", "off", "--out", str(place / "result.json")]) == 0
+    assert result(place)["metrics"]["acc_n"] is None
+    assert "nan" in capsys.readouterr().out
+
+
+def test_streams_of_all_kinds(place):
+    assert run(place, "--corruption", "fog,snow", "--phases", "recurring", "--cycles", "2", "--share", "bursts") == 0
+    assert run(place, "--dirichlet", "0.1", "--ratio", "0.5", "--number", "20", "--share", "rising") == 0
+    assert result(place)["data"]["samples"] == 30
+    (place / "stream.json").write_text(json.dumps(result(place)["spec"]["stream"]))
+    assert run(place, "--stream", str(place / "stream.json")) == 0
+    assert result(place)["spec"]["stream"]["dirichlet"] == 0.1
+
+
+def test_a_name_for_the_file_is_made_of_the_run(place, monkeypatch):
+    monkeypatch.chdir(place)
+    words = ["run", "--model", "model", "--known", "npz:known.npz", "--unknown", "npz:unknown.npz", "--method", "test"]
+    assert main([*words, "--corruption", "fog"]) == 0
+    assert main([*words, "--corruption", "fog", "--seed", "1"]) == 0
+    found = [path.name for path in Path("results").iterdir()]
+    assert len(found) == 2
+    assert all(re.fullmatch(r"test_known-fog-5_unknown_[0-9a-f]{8}\.json", name) for name in found)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--method", "owtt"], "No method 'owtt'. Did you mean owttt"),
+        (["--corruption", "sno"], "No corruption 'sno'. Did you mean snow"),
+        (["--known", "cifar11"], "No data set 'cifar11'. Did you mean cifar10"),
+        (["--unknown", "mnst"], "No data set 'mnst'. Did you mean mnist"),
+        (["--model", "cifar10-resnet27"], "No model 'cifar10-resnet27'."),
+        (["--preset", "cifar10"], "No preset 'cifar10'. Did you mean cifar10-c"),
+        (["--set", "speed=3"], "Method 'owttt' has no option ['speed']"),
+        (["--known", "svhn"], "owttt data get svhn"),
+        (["--severity", "9"], "severity must be 1 to 5, got 9"),
+        (["--ratio", "9"], "lower number or ratio, or set repeat"),
+        (["--source", "nothing"], "No data set 'nothing'"),
+        (["--stream", "gone.json"], "gone.json"),
+    ],
+)
+def test_mistakes_are_one_clear_line(place, tmp_path, monkeypatch, capsys, words, message):
+    monkeypatch.setenv("OWTTT_DATA", str(tmp_path))
+    (place / "result.json").unlink(missing_ok=True)
+    assert run(place, *words) == 1
+    shown = capsys.readouterr().err
+    assert message in shown
+    assert "Traceback" not in shown
+    assert not (place / "result.json").exists()
+
+
+@pytest.mark.parametrize("words", [["--set", "lr"], ["--threshold", "1,2,3"]])
+def test_words_that_cannot_be_read(place, words):
+    with pytest.raises(SystemExit):
+        run(place, *words)
+
+
+def test_source_statistics_may_be_fitted_on_other_data(place):
+    assert run(place, "--source", f"npz:{place / 'known.npz'}", "--method", "test") == 0
+    fitted = result(place)
+    assert run(place, "--method", "test") == 0
+    assert fitted["metrics"]["auroc"] == pytest.approx(result(place)["metrics"]["auroc"])
+    (place / "model" / "source.safetensors").rename(place / "kept")
+    try:
+        assert run(place) == 1
+    finally:
+        (place / "kept").rename(place / "model" / "source.safetensors")
+
+
+def test_presets_follow_the_paper():
+    assert paper_preset("cifar10-resnet26", "cifar10") == "cifar10-c"
+    assert paper_preset("cifar10-resnet26", "cifar10-c") == "cifar10-c"
+    assert paper_preset("tinyimagenet100-resnet26", "npz:val.npz") == "cifar100-c"
+    assert paper_preset("imagenet-resnet50", "imagenet-r") == "imagenet-r"
+    assert paper_preset("mine", "npz:mine.npz") is None
+
+
+def test_list_names_everything(capsys):
+    assert main(["list"]) == 0
+    shown = capsys.readouterr().out
+    for name in (*owttt.METHODS, *models.names(), "resnet56", "gaussian_noise", "spatter", "cifar10-c"):
+        assert name in shown
+
+
+def test_data_list_says_what_where_from_and_whether_it_is_there(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("OWTTT_DATA", str(tmp_path))
+    assert main(["data", "list"]) == 0
+    shown = capsys.readouterr().out
+    for name, entry in registry.catalogue().items():
+        assert re.search(rf"^ *{name} .*\bno\b", shown, re.MULTILINE), name
+        assert entry.licence.split(",")[0].split()[0] in shown
+
+
+def test_data_get_tries_all_and_tells_what_failed(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("OWTTT_DATA", str(tmp_path))
+    assert main(["data", "get", "imagenet", "3d-mnist"]) == 1
+    shown = capsys.readouterr().err
+    assert "image-net.org" in shown
+    assert "kaggle.com" in shown
+    assert main(["data", "get", "mnits"]) == 1
+    assert "Did you mean mnist" in capsys.readouterr().err
+
+
+def test_a_contact_sheet(place, capsys):
+    words = ["sheet", "--data", f"npz:{place / 'known.npz'}", "--size", "16", "--index", "0", "--out"]
+    assert main([*words, str(place / "sheet.png")]) == 0
+    with Image.open(place / "sheet.png") as image:
+        assert image.size == (130 + 6 * 34, 19 * 34)
+        assert len(np.unique(np.asarray(image).reshape(-1, 3), axis=0)) > 1000
