@@ -162,6 +162,18 @@ def test_source_statistics_may_be_fitted_on_other_data(place):
         (place / "kept").rename(place / "model" / "source.safetensors")
 
 
+def test_only_the_known_classes_compete(place, tmp_path):
+    with np.load(place / "known.npz") as file:
+        chosen = file["y_test"] != 1
+        names = np.array(["red", "green", "blue"])
+        two = {"x": file["x_test"][chosen], "y": file["y_test"][chosen], "names": names}
+        np.savez(tmp_path / "two.npz", **two)
+    words = ["--known", f"npz:{tmp_path / 'two.npz'}", "--restrict", "--source", f"npz:{place / 'known.npz'}"]
+    assert run(place, *words, "--ratio", "0.5") == 0
+    assert result(place)["spec"]["restrict"] is True
+    assert result(place)["data"]["known"] == 20
+
+
 def test_presets_follow_the_paper():
     assert paper_preset("cifar10-resnet26", "cifar10") == "cifar10-c"
     assert paper_preset("cifar10-resnet26", "cifar10-c") == "cifar10-c"

@@ -91,6 +91,19 @@ def test_wrong_input_is_refused():
     assert model(torch.randn(1, 3, 4, 4)).shape == (1, 3, 4, 4), "noise in normalised space is fine"
 
 
+def test_some_classes_only():
+    model = SourceModel(cifar_resnet(8, 5, 8).eval(), Preprocessing(), "abcde", ["A", "B", "C", "D", "E"])
+    x = torch.rand(4, 3, 16, 16)
+    some = model.only(["d", "b"])
+    assert torch.allclose(some(x), model(x)[:, [3, 1]])
+    assert some.names == ("D", "B")
+    assert model(x).shape == (4, 5), "the whole one is untouched"
+    with pytest.raises(ValueError, match=r"does not know \['z'\]"):
+        model.only(["a", "z"])
+    with pytest.raises(ValueError, match="no linear layer with 1 outputs"):
+        identity().only(["a"])
+
+
 def test_a_model_without_statistics_says_so():
     with pytest.raises(ValueError, match="no source statistics"):
         _ = identity().source

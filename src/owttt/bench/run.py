@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from owttt import models
 from owttt.adapter import Adapter, Classifier, wrap
 from owttt.bench.spec import RunSpec
 from owttt.data import registry
@@ -45,6 +46,19 @@ class Step:
     """What the method lets watch."""
     seconds: float
     """Time the adapter took for this batch."""
+
+
+def load_model(spec: RunSpec) -> SourceModel:
+    """Load the model of a run, restricted to the known set's classes if the run says so."""
+    model = models.load(spec.model)
+    if not spec.restrict:
+        return model
+    severity, corruption = spec.stream.severity, next(iter(spec.stream.corruptions), None)
+    known = align(
+        registry.load(spec.stream.known, corruption=corruption, severity=severity), model.classes, model.names
+    )
+    present = torch.unique(known.labels).tolist()
+    return model.only([model.classes[label] for label in present])
 
 
 def make_stream(spec: RunSpec, model: SourceModel) -> Stream:

@@ -28,9 +28,10 @@ PRESET_OF_MODEL: Final = {
 class RunSpec:
     """Everything that decides a run.
 
-    preset   the paper's options for a benchmark; None: the methods' defaults
-    source   the data set that source statistics are fitted on, where the model brings none
-    options  of the method, on top of the preset
+    preset    the paper's options for a benchmark; None: the methods' defaults
+    source    the data set that source statistics are fitted on, where the model brings none
+    restrict  whether only the classes of the known set compete (ImageNet-R's 200 of 1,000)
+    options   of the method, on top of the preset
     """
 
     model: str
@@ -43,6 +44,7 @@ class RunSpec:
     window: int = 512
     classifier: str = "prototypes"
     source: str | None = None
+    restrict: bool = False
     options: dict[str, Any] = field(default_factory=dict)
 
     def describe(self) -> dict[str, Any]:

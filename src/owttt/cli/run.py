@@ -11,8 +11,7 @@ from typing import get_args
 
 from rich.console import Console
 
-from owttt import models
-from owttt.bench.run import Step, make_adapter, make_stream, record, steps
+from owttt.bench.run import Step, load_model, make_adapter, make_stream, record, steps
 from owttt.bench.spec import RunSpec, paper_preset, with_paper_batches
 from owttt.bench.tables import methods_table
 from owttt.cli.arguments import Commands, option, threshold, words
@@ -54,6 +53,11 @@ def add(commands: Commands) -> None:
     how.add_argument("--window", type=int, default=512)
     how.add_argument("--classifier", choices=("prototypes", "head"), default="prototypes")
     how.add_argument("--source", help="data set to fit source statistics on, if the model brings none")
+    how.add_argument(
+        "--restrict",
+        action=argparse.BooleanOptionalAction,
+        help="only classes of the known set compete; on for imagenet-r, off otherwise",
+    )
     how.add_argument("--set", type=option, action="append", default=[], metavar="NAME=VALUE", help="a method's option")
     parser.add_argument("--out", type=Path, help="the JSON to write; in `results` by default")
     parser.set_defaults(command=command)
@@ -63,7 +67,7 @@ def command(chosen: argparse.Namespace) -> None:
     """Run, write, tell."""
     spec = spec_of(chosen)
     path: Path = chosen.out or Path("results") / f"{file_name(spec)}.json"
-    model = models.load(spec.model)
+    model = load_model(spec)
     stream = make_stream(spec, model)
     adapter = make_adapter(spec, model)
     done = list(live(steps(adapter, stream, len(model.classes)), len(stream), spec.method, describe))
@@ -112,6 +116,7 @@ def spec_of(chosen: argparse.Namespace) -> RunSpec:
         window=chosen.window,
         classifier=chosen.classifier,
         source=chosen.source,
+        restrict=stream.known == "imagenet-r" if chosen.restrict is None else chosen.restrict,
         options=dict(chosen.set),
     )
     return spec if chosen.batch_size or chosen.stream else with_paper_batches(spec)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, cast, final
@@ -89,6 +90,30 @@ class SourceModel(nn.Module):
     def has_source(self) -> bool:
         """Whether it came with source statistics."""
         return bool(self._statistics)
+
+    def only(self, classes: Sequence[str]) -> SourceModel:
+        """Return a copy in which only these classes compete: the head keeps their rows. It brings no statistics."""
+        missing = [name for name in classes if name not in self.classes]
+        if missing:
+            raise ValueError(
+                f"The model does not know {missing[:5]}, which are not among its {len(self.classes)} classes."
+            )
+        chosen = [self.classes.index(name) for name in classes]
+        network = copy.deepcopy(self.network)
+        heads = [
+            name
+            for name, module in network.named_modules()
+            if isinstance(module, nn.Linear) and module.out_features == len(self.classes)
+        ]
+        if not heads:
+            raise ValueError(f"The network has no linear layer with {len(self.classes)} outputs to take rows from.")
+        head = network.get_submodule(heads[-1])
+        assert isinstance(head, nn.Linear)
+        smaller = nn.Linear(head.in_features, len(chosen), bias=head.bias is not None)
+        smaller.load_state_dict({name: tensor[chosen] for name, tensor in head.state_dict().items()})
+        owner, _, attribute = heads[-1].rpartition(".")
+        setattr(network.get_submodule(owner), attribute, smaller.to(head.weight))
+        return SourceModel(network, self.preprocessing, classes, [self.names[number] for number in chosen]).eval()
 
     def forward(self, x: Tensor) -> Tensor:
         """Return logits."""
