@@ -7,6 +7,7 @@
 >>> out.label                                                                # doctest: +SKIP
 """
 
+from owttt import data, models
 from owttt.adapter import Adapter, wrap
 from owttt.detector import SCORES, THRESHOLDS, Fixed, Otsu
 from owttt.method import Method, Setting
@@ -36,5 +37,7 @@ __all__ = [
     "SourceStats",
     "Verdict",
     "__version__",
+    "data",
+    "models",
     "wrap",
 ]
