@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> dict[str, dict[str, Any]]:
 
 def cifar10(number: int, seed: int, out: Path, console: Console) -> dict[str, dict[str, Any]]:
     """Run all methods on one stream, and leave a table, a picture and a JSON a method."""
-    stream = data.StreamSpec("cifar10", ("snow",), 5, ("mnist",), number=number, batch_size=256, seed=seed)
+    stream = data.StreamSpec(known="cifar10", corruptions=("snow",), unknown=("mnist",), number=number, seed=seed)
     spec = RunSpec("cifar10-resnet26", stream, preset="cifar10-c")
     model = models.load(spec.model)
     opened = make_stream(spec, model)

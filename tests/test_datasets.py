@@ -1,6 +1,7 @@
 """Every loader on files in the official format; what is truncated, foreign or missing is named."""
 
 import gzip
+import os
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from owttt.data import Frame, load
 from owttt.data.classes import align, without_known
 from owttt.data.dataset import ArrayImages, Framed
 from owttt.data.noise import Noise
+from owttt.data.npm import CIFAR10_CLASSES
 from owttt.data.registry import CORRUPTED, NOISE, OPENERS, catalogue
 from tests import official
 
@@ -120,6 +122,17 @@ def test_tiny_imagenet_and_its_overlap(tmp_path):
     assert len(left) == 2
     assert without_known(test, ("n07749582",)).classes == ("n02124075", "n04067472")
     assert len(without_known(test, ("0", "1"))) == 3
+
+
+def test_the_overlap_of_the_real_tiny_imagenet():
+    folder = os.environ.get("OWTTT_TEST_DATA")
+    if not folder:
+        pytest.skip("set OWTTT_TEST_DATA to a folder with tinyimagenet_val.npz")
+    tiny = load(f"npz:{folder}/tinyimagenet_val.npz")
+    left = without_known(tiny, CIFAR10_CLASSES)
+    overlap = [0, 5, 11, 35, 39, 41, 64, 66, 67, 78, 90, 114, 115, 117, 131, 135, 147, 157, 182, 183, 193, 194, 196]
+    assert sorted(set(tiny.classes) - set(left.classes)) == sorted(tiny.classes[n] for n in overlap)
+    assert len(left) == 10_000 - 50 * len(overlap)
 
 
 def test_imagenet_trees(tmp_path):

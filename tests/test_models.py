@@ -13,6 +13,7 @@ from owttt import models
 from owttt.data.optional import require
 from owttt.models import NETWORKS, Preprocessing, SourceModel, build, cifar_resnet, imagenet
 from owttt.models.resnet import Bottleneck, ResNet
+from owttt.training import accuracy, batches
 
 
 @pytest.mark.parametrize(("depth", "parameters"), [(20, 272474), (26, 369690), (32, 466906), (56, 855770)])
@@ -130,6 +131,14 @@ def test_a_shipped_model(name):
 
 def test_the_cifar10_model_is_as_good_as_asked():
     assert models.load("cifar10-resnet26").card["clean"] >= 91
+
+
+def test_the_cifar10_model_on_real_images():
+    try:
+        real = owttt.data.load("cifar10").subset(range(400))
+    except FileNotFoundError:
+        pytest.skip("CIFAR-10 is not here; `owttt data get cifar10` fetches it")
+    assert accuracy(models.load("cifar10-resnet26"), batches(real)) > 87
 
 
 def test_imagenet_classes():

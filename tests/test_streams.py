@@ -105,6 +105,15 @@ def test_corruptions_depend_on_the_image_only():
         assert (x == all_of_it[torch.from_numpy(one.plan.index)]).all()
 
 
+def test_frost_from_photographs(tmp_path):
+    official.save_jpeg(tmp_path / "ice" / "a.jpg", size=(400, 400))
+    made = stream(corruptions=("frost",), unknown=(), ratio=0, frost=str(tmp_path / "ice"))
+    synthetic = stream(corruptions=("frost",), unknown=(), ratio=0)
+    assert (made.batch(0).x != synthetic.batch(0).x).any()
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        stream(corruptions=("frost",), frost=str(tmp_path / "nowhere"))
+
+
 def test_mixed_changing_and_recurring_corruptions():
     three = ("snow", "contrast", "glass_blur")
     mixed = stream(corruptions=three).plan

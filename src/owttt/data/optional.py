@@ -10,7 +10,9 @@ def require(module: str, purpose: str, extra: str = "data") -> Any:
     """Import a module, or say which extra brings it."""
     try:
         return importlib.import_module(module)
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise ImportError(
-            f"{purpose} need {module.partition('.')[0]}, which is not installed: pip install 'owttt[{extra}]'."
+            f"{purpose} need {error.name}, which is not installed: pip install 'owttt[{extra}]'."
         ) from error
+    except (ImportError, RuntimeError) as error:
+        raise ImportError(f"{purpose} need {module}, which is installed and cannot be imported: {error}") from error

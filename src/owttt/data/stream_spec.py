@@ -22,6 +22,7 @@ class StreamSpec:
     known        set of known classes; a published corrupted one (`cifar10-c`) is read, others are corrupted here
     corruptions  none: clean; several: see `phases`. "all" stands for the 15 common ones
     severity     1 to 5
+    frost        folder with photographs of ice, for the corruption frost; synthetic ice if None
     unknown      data sets of unknown classes, in equal shares; `name@corruption` corrupts one of them
     ratio        unknown samples for each known one; 0: none
     number       known samples; all of them if None
@@ -37,6 +38,7 @@ class StreamSpec:
     known: str = "cifar10"
     corruptions: tuple[str, ...] = ()
     severity: int = 5
+    frost: str | None = None
     unknown: tuple[str, ...] = ()
     ratio: float = 1.0
     number: int | None = None

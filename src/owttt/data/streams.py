@@ -20,7 +20,7 @@ from torch import Tensor
 
 from owttt.data import registry
 from owttt.data.classes import align, without_known
-from owttt.data.corruptions import corrupt
+from owttt.data.corruptions import corrupt, frost_from_folder, synthetic_frost
 from owttt.data.dataset import Dataset, Frame
 from owttt.data.plan import Ints, plan
 from owttt.data.stream_spec import StreamSpec
@@ -54,6 +54,7 @@ class Stream:
         unknown: Sequence[Dataset] | None = None,
     ) -> None:
         self.spec, self.frame = spec, frame
+        self.ice = synthetic_frost if spec.frost is None else frost_from_folder(spec.frost)
         self.published = spec.known in registry.CORRUPTED
         opened = self._open_known(root) if known is None else [known]
         aligned = [align(dataset, classes, names) for dataset in opened] if classes else opened
@@ -118,5 +119,5 @@ class Stream:
             name = self.spec.unknown[part - 1].partition("@")[2] if self.spec.unknown else ""
         samples = dataset.batch(torch.from_numpy(index), self.frame)
         if name:
-            samples = corrupt(samples, name, self.spec.severity, indices=index.tolist())
+            samples = corrupt(samples, name, self.spec.severity, indices=index.tolist(), frost=self.ice)
         return samples.float() / 255 if samples.dtype == torch.uint8 else samples.float()
