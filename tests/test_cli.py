@@ -1,7 +1,10 @@
 """The command line as a user types it."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -102,9 +105,26 @@ def test_streams_of_all_kinds(place):
     assert run(place, "--corruption", "fog,snow", "--phases", "recurring", "--cycles", "2", "--share", "bursts") == 0
     assert run(place, "--dirichlet", "0.1", "--ratio", "0.5", "--number", "20", "--share", "rising") == 0
     assert result(place)["data"]["samples"] == 30
-    (place / "stream.json").write_text(json.dumps(result(place)["spec"]["stream"]))
-    assert run(place, "--stream", str(place / "stream.json")) == 0
-    assert result(place)["spec"]["stream"]["dirichlet"] == 0.1
+    written = result(place)["spec"]["stream"]
+    (place / "stream.json").write_text(json.dumps(written))
+    words = ["run", "--model", str(place / "model"), "--stream", str(place / "stream.json"), "--seed", "3"]
+    assert main([*words, "--out", str(place / "result.json")]) == 0
+    assert result(place)["spec"]["stream"] == written | {"seed": 3}
+    (place / "stream.json").write_text("{ no json")
+    assert main(words) == 1
+
+
+def test_results_cannot_be_lost_to_a_bad_path(place, capsys, monkeypatch):
+    monkeypatch.setattr("owttt.cli.run.steps", None)
+    (place / "file").touch()
+    for out in (place, place / "file" / "r.json"):
+        assert run(place, "--out", str(out)) == 1
+        assert str(place) in capsys.readouterr().err
+
+
+def test_brackets_in_paths_are_no_markup(place, capsys):
+    assert run(place, "--method", "test", "--out", str(place / "[red]" / "r.json")) == 0
+    assert "[red]" in capsys.readouterr().out
 
 
 def test_a_name_for_the_file_is_made_of_the_run(place, monkeypatch):
@@ -129,6 +149,11 @@ def test_a_name_for_the_file_is_made_of_the_run(place, monkeypatch):
         (["--set", "speed=3"], "Method 'owttt' has no option ['speed']"),
         (["--known", "svhn"], "owttt data get svhn"),
         (["--severity", "9"], "severity must be 1 to 5, got 9"),
+        (["--batch-size", "0"], "batch_size must be a whole number, at least 1, got 0"),
+        (["--share", "sometimes"], "share must be one of"),
+        (["--score", "cosin"], "No score 'cosin'. Did you mean cosine"),
+        (["--threshold", "adaptve"], "No threshold 'adaptve'. Did you mean adaptive"),
+        (["--restrict"], "one restricted to some classes never does"),
         (["--ratio", "9"], "lower number or ratio, or set repeat"),
         (["--source", "nothing"], "No data set 'nothing'"),
         (["--stream", "gone.json"], "gone.json"),
@@ -208,7 +233,21 @@ def test_data_get_tries_all_and_tells_what_failed(tmp_path, monkeypatch, capsys)
     assert "Did you mean mnist" in capsys.readouterr().err
 
 
+def test_noise_has_nothing_to_fetch(capsys):
+    assert main(["data", "get", "noise"]) == 1
+    assert "noise is computed and has no files to fetch" in capsys.readouterr().err
+
+
+def test_a_terminal_that_knows_no_greek(place):
+    words = ["run", "--model", str(place / "model"), "--known", f"npz:{place / 'known.npz'}", "--method", "test"]
+    words += ["--out", str(place / "greek.json"), "--unknown", f"npz:{place / 'unknown.npz'}"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    subprocess.run([sys.executable, "-m", "owttt", *words], check=True, capture_output=True, env=environment)
+
+
 def test_a_contact_sheet(place, capsys):
+    assert main(["sheet", "--data", f"npz:{place / 'known.npz'}", "--index", "99"]) == 1
+    assert "has images 0 … 29, got [99]" in capsys.readouterr().err
     words = ["sheet", "--data", f"npz:{place / 'known.npz'}", "--size", "16", "--index", "0", "--out"]
     assert main([*words, str(place / "sheet.png")]) == 0
     with Image.open(place / "sheet.png") as image:

@@ -6,13 +6,14 @@ import os
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from owttt.data import Frame, load
 from owttt.data.classes import align, without_known
 from owttt.data.dataset import ArrayImages, Framed
 from owttt.data.noise import Noise
 from owttt.data.npm import CIFAR10_CLASSES
-from owttt.data.registry import CORRUPTED, NOISE, OPENERS, catalogue
+from owttt.data.registry import CORRUPTED, NOISE, OPENERS, catalogue, corruptions_of
 from tests import official
 
 
@@ -214,7 +215,11 @@ def test_clouds(tmp_path):
 def test_missing_files_name_path_and_command(tmp_path):
     for name in catalogue():
         with pytest.raises((FileNotFoundError, ImportError)) as caught:
-            load(name, corruption="snow", severity=1, root=tmp_path)
+            load(
+                name,
+                root=tmp_path,
+                **({"corruption": corruptions_of(name)[7], "severity": 1} if name in CORRUPTED else {}),
+            )
         text = str(caught.value)
         assert str(tmp_path) in text
         assert f"owttt data get {name}" in text or "Expected, below" in text
@@ -270,8 +275,71 @@ def test_folder(tmp_path):
     (tmp_path / "cats" / "a.jpg").write_bytes(b"no jpeg")
     with pytest.raises(ValueError, match=r"a\.jpg: not a readable image"):
         data.sample(0)
-    with pytest.raises(FileNotFoundError, match="nowhere: no such folder"):
+    with pytest.raises(FileNotFoundError, match="nowhere: no such folder; folder:<path> opens your own"):
         load(f"folder:{tmp_path / 'nowhere'}")
+    official.save_jpeg(tmp_path / "split" / "val" / "cats" / "a.jpg")
+    official.save_jpeg(tmp_path / "split" / "val" / "cats" / "._a.jpg")
+    assert load(f"folder:{tmp_path / 'split'}").classes == ("cats",)
+    assert len(load(f"folder:{tmp_path / 'split'}")) == 1
+    with pytest.raises(FileNotFoundError, match="split/train: no such folder, only val"):
+        load(f"folder:{tmp_path / 'split'}", "train")
+
+
+def test_sixteen_bits_and_transparency(tmp_path):
+    deep = np.arange(16, dtype=np.uint16).reshape(4, 4) * 4096
+    (tmp_path / "a").mkdir()
+    Image.fromarray(deep).save(tmp_path / "a" / "deep.png")
+    Image.fromarray(np.full((4, 4, 4), 200, np.uint8), "RGBA").save(tmp_path / "a" / "glass.png")
+    data = load(f"folder:{tmp_path}")
+    assert (data.sample(0)[0].numpy() == deep >> 8).all()
+    assert data.sample(1).shape == (3, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.zeros((2, 1), int)}, "y must be whole numbers"),
+        ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.array([0.5, 1])}, "y must be whole numbers"),
+        ({"x": np.zeros((2, 4, 4, 4), np.uint8), "y": np.zeros(2, int)}, "1 or 3 channels"),
+        ({"x": np.zeros((2, 9, 9, 9), np.uint8), "y": np.zeros(2, int)}, "1 or 3 channels"),
+        ({"x": np.zeros((2, 4, 4)), "y": np.zeros(2, int)}, "images in uint8 or clouds"),
+        ({"buf": np.zeros(9, np.uint8), "offsets": np.array([0, 3]), "y": np.zeros(2, int)}, "2 labels need 3 offsets"),
+    ],
+)
+def test_odd_arrays_are_named(tmp_path, arrays, message):
+    np.savez(tmp_path / "odd.npz", **arrays)
+    with pytest.raises(ValueError, match=rf"odd\.npz: .*{message}"):
+        load(f"npz:{tmp_path / 'odd.npz'}")
+
+
+def test_names_that_occur_twice_are_numbered_apart(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.zeros((3, 4, 4), np.uint8), y=[0, 1, 2], names=["crane", "dog", "crane"])
+    data = load(f"npz:{tmp_path / 'a.npz'}")
+    assert data.classes == ("crane", "dog", "crane 2")
+    assert data.compact().labels.tolist() == [0, 1, 2]
+
+
+def test_a_damaged_image_in_an_npz_is_named(tmp_path):
+    np.savez(tmp_path / "a.npz", buf=np.zeros(9, np.uint8), offsets=[0, 4, 9], y=[0, 0])
+    with pytest.raises(ValueError, match=r"a\.npz, image 1: not a readable image"):
+        load(f"npz:{tmp_path / 'a.npz'}").sample(1)
+
+
+def test_known_classes_are_found_under_other_spellings():
+    def unknown(*classes, names=None):
+        return ArrayImages(np.zeros((len(classes), 1, 2, 2), np.uint8), range(len(classes)), classes, names)
+
+    assert without_known(unknown("n01443537", "n1", names=("goldfish, fish", "reel")), ("goldfish",)).classes == ("n1",)
+    assert without_known(unknown("goldfish", "reel"), ("n01443537",), ("goldfish",)).classes == ("reel",)
+    assert without_known(unknown("Dog", "sea lion", "x"), ("dog", "sea_lion")).classes == ("x",)
+    assert without_known(unknown("aeroplane", "car", "knife"), ("airplane", "automobile")).classes == ("knife",)
+
+
+def test_corruptions_are_for_corrupted_sets(tmp_path):
+    with pytest.raises(ValueError, match="mnist is not a corrupted set; leave corruption out"):
+        load("mnist", corruption="snow", severity=5, root=tmp_path)
+    with pytest.raises(ValueError, match=r"cifar10-c has no corruption 'snw'\. Did you mean snow"):
+        load("cifar10-c", corruption="snw", severity=5, root=tmp_path)
 
 
 def test_noise_depends_on_its_number_only():
@@ -308,7 +376,12 @@ def test_subsets_and_names():
     assert data.without(["b"]).classes == ("a", "c")
     assert data.subset([1, 4]).compact().classes == ("b",)
     assert align(data, ("a", "b", "c")) is data
-    assert align(data.renamed(("n1", "n2", "n3")), ("x", "y"), ("B, thing", "C")).labels.tolist() == [0, 1, 1, 0]
+    assert align(data, ("x", "y"), ("B, thing", "C")).labels.tolist() == [0, 1, 1, 0]
+    two_cranes = ArrayImages(np.zeros((3, 1, 2, 2), np.uint8), [0, 1, 2], ["n1", "n2", "n3"], ["crane", "dog", "crane"])
+    assert align(two_cranes, ("crane", "dog")).labels.tolist() == [0, 1, 0]
+    assert data.only(["c", "b"]).subset([1, 2]).numbers([0, 1]).tolist() == [2, 3]
+    with pytest.raises(ValueError, match="Two classes are called 'a'"):
+        ArrayImages(np.zeros((1, 1, 2, 2), np.uint8), [0], ["a", "a"])
     with pytest.raises(ValueError, match="have no name in common"):
         align(data, ("x", "y", "z"))
     with pytest.raises(ValueError, match="Labels must be 0 … 1"):

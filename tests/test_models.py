@@ -66,7 +66,7 @@ def test_networks_by_name():
 
 
 def identity(**changes):
-    return SourceModel(nn.Identity(), Preprocessing(**changes), ("a",))
+    return SourceModel(nn.Identity(), Preprocessing(4, **changes), ("a",)).eval()
 
 
 def test_preprocessing_is_the_models():
@@ -89,11 +89,19 @@ def test_wrong_input_is_refused():
         model(torch.rand(2, 1, 4, 4))
     with pytest.raises(ValueError, match=r"Float images must be in 0 … 1, got values up to 255.*Do not normalise"):
         model(torch.full((1, 3, 4, 4), 255.0))
-    assert model(torch.randn(1, 3, 4, 4)).shape == (1, 3, 4, 4), "noise in normalised space is fine"
+    with pytest.raises(ValueError, match="Float images must be in 0 … 1, got values up to nan"):
+        model(torch.full((1, 3, 4, 4), float("nan")))
+    with pytest.raises(ValueError, match=r"Expected images of 4 × 4 pixels, got 5 × 4"):
+        model(torch.rand(1, 3, 5, 4))
+    for dtype in (torch.int64, torch.bool):
+        with pytest.raises(ValueError, match="uint8 or float, got torch"):
+            model(torch.zeros(1, 3, 4, 4, dtype=dtype))
+    assert model(torch.randn(1, 3, 4, 4).clamp(-3, 3)).shape == (1, 3, 4, 4), "noise in normalised space is fine"
+    assert model.train()(torch.rand(1, 3, 8, 8)).shape == (1, 3, 8, 8), "training may use other sizes"
 
 
 def test_some_classes_only():
-    model = SourceModel(cifar_resnet(8, 5, 8).eval(), Preprocessing(), "abcde", ["A", "B", "C", "D", "E"])
+    model = SourceModel(cifar_resnet(8, 5, 8).eval(), Preprocessing(16), "abcde", ["A", "B", "C", "D", "E"])
     x = torch.rand(4, 3, 16, 16)
     some = model.only(["d", "b"])
     assert torch.allclose(some(x), model(x)[:, [3, 1]])

@@ -10,7 +10,8 @@ import torch
 
 from owttt import UNKNOWN
 from owttt.data import Frame, Stream, StreamSpec
-from owttt.data.corruptions import corrupt
+from owttt.data.clouds import CLOUD_CORRUPTIONS
+from owttt.data.corruptions import COMMON, corrupt
 from owttt.data.dataset import ArrayImages
 from owttt.data.noise import Noise
 from owttt.data.plan import BURST_SHARE, plan
@@ -66,6 +67,9 @@ def test_it_resumes_from_any_batch():
         assert all((one.x == two.x).all() for one, two in zip(rest, whole[start:], strict=True))
     with pytest.raises(ValueError, match=r"batches 0 … 7, got 9"):
         stream().batches(9)
+    for wrong in (8, -1):
+        with pytest.raises(ValueError, match="batches 0 … 7"):
+            stream().batch(wrong)
 
 
 @pytest.mark.parametrize(("ratio", "expected"), [(0, 0), (0.2, 12), (0.5, 30), (1.0, 60)])
@@ -131,6 +135,10 @@ def test_mixed_changing_and_recurring_corruptions():
 
 def test_all_stands_for_the_common_ones():
     assert len(StreamSpec(corruptions=("all",)).corruptions) == 15
+    assert StreamSpec.parse('{"corruptions": ["all"]}').corruptions == COMMON
+    assert StreamSpec(known="modelnet40-c", corruptions=("all",)).corruptions == CLOUD_CORRUPTIONS
+    with pytest.raises(ValueError, match="described by names and values, got list"):
+        StreamSpec.parse("[1]")
 
 
 def shares(spec, parts=10):
@@ -184,12 +192,18 @@ def test_a_spec_is_a_small_json():
     [
         ({"corruptions": ("snaw",)}, "No corruption 'snaw'. Did you mean snow"),
         ({"unknown": ("mnist@fogg",)}, "No corruption 'fogg'. Did you mean fog"),
+        ({"corruptions": "snow"}, "corruptions must be a list of names, got the word 'snow'"),
         ({"severity": 6}, "severity must be 1 to 5, got 6"),
-        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
-        ({"number": 0}, "number must be at least 1"),
-        ({"ratio": -0.1}, "ratio must be 0 or more"),
-        ({"ratio": float("nan")}, "ratio must be 0 or more"),
-        ({"dirichlet": 0.0}, "dirichlet must be positive"),
+        ({"severity": 5.0}, "severity must be a whole number, at least 1, got 5.0"),
+        ({"batch_size": 0}, "batch_size must be a whole number, at least 1, got 0"),
+        ({"batch_size": "8"}, "batch_size must be a whole number, at least 1, got '8'"),
+        ({"seed": -1}, "seed must be a whole number, at least 0"),
+        ({"number": 0}, "number must be a whole number, at least 1"),
+        ({"ratio": -0.1}, "ratio must be a number, 0 or more"),
+        ({"ratio": float("nan")}, "ratio must be a number, 0 or more"),
+        ({"dirichlet": 0.0}, "dirichlet must be a positive number"),
+        ({"dirichlet": float("inf")}, "dirichlet must be a positive number"),
+        ({"known": "modelnet40-c", "corruptions": ("snow",)}, "No corruption 'snow'"),
         ({"share": "sometimes"}, "share must be one of"),
         ({"phases": "never"}, "phases must be one of"),
     ],
@@ -207,8 +221,12 @@ def test_sets_by_name_with_a_frame_and_noise(tmp_path):
     batches = list(made)
     assert sum(len(batch.y) for batch in batches) == 14
     assert all(batch.x.shape[1:] == (3, 32, 32) for batch in batches)
-    with pytest.raises(ValueError, match="cannot be in one stream; give a frame"):
-        list(Stream(replace(spec, corruptions=()), root=tmp_path))
+    with pytest.raises(ValueError, match=r"mnist@fog: only RGB images .* a frame makes grey images RGB"):
+        Stream(replace(spec, corruptions=()), root=tmp_path)
+    with pytest.raises(ValueError, match=r"different shapes cannot be in one stream: .*Give a frame"):
+        Stream(replace(spec, corruptions=(), unknown=("mnist",)), root=tmp_path)
+    with pytest.raises(ValueError, match="noise@fog: only RGB images of whole pixels"):
+        Stream(replace(spec, unknown=("noise@fog",)), frame=Frame(32), root=tmp_path)
 
 
 def test_the_published_corrupted_sets_are_read_not_made(tmp_path):
@@ -224,6 +242,38 @@ def test_the_published_corrupted_sets_are_read_not_made(tmp_path):
                 assert (batch.x[place] * 255 - torch.from_numpy(pixels[8 + index]).permute(2, 0, 1)).abs().max() < 1e-3
     with pytest.raises(ValueError, match="cifar10-c is corrupted: name at least one corruption"):
         Stream(replace(spec, corruptions=()), root=tmp_path)
+
+
+def test_what_cannot_work_is_said_at_once(tmp_path):
+    with pytest.raises(ValueError, match="names 1 unknown sets, 2 were given"):
+        Stream(replace(SPEC, unknown=("u",)), known=images(9), unknown=[images(9, seed=1), images(9, seed=2)])
+    with pytest.raises(ValueError, match="u: no samples are left of it"):
+        Stream(replace(SPEC, unknown=("u",)), known=images(9), unknown=[images(9)])
+    official.cifar_c(tmp_path / "CIFAR-10-C")
+    np.save(tmp_path / "CIFAR-10-C" / "fog.npy", np.load(tmp_path / "CIFAR-10-C" / "snow.npy"))
+    spec = StreamSpec(known="cifar10-c", corruptions=("snow", "fog"), batch_size=3)
+    assert len(Stream(spec, root=tmp_path)) == 2
+    given = Stream(replace(spec, corruptions=("snow",)), known=images(9, size=32), root=tmp_path)
+    clean = Stream(replace(spec, corruptions=()), known=images(9, size=32), root=tmp_path)
+    assert (given.batch(0).x != clean.batch(0).x).any(), "a set that is given is corrupted here"
+
+
+def test_published_corruptions_with_different_images(tmp_path):
+    for corruption, count in (("snow", 3), ("contrast", 2)):
+        for image in range(count):
+            official.save_jpeg(tmp_path / "ImageNet-C" / corruption / "5" / "n01440764" / f"{image}.JPEG")
+    spec = StreamSpec(known="imagenet-c", corruptions=("snow", "contrast"))
+    with pytest.raises(ValueError, match="imagenet-c: contrast has other images than snow"):
+        Stream(spec, frame=Frame(32), root=tmp_path)
+
+
+def test_a_corrupted_image_looks_the_same_whatever_else_is_left_out():
+    whole = Stream(replace(SPEC, unknown=(), corruptions=("snow",)), known=images(12))
+    some = Stream(replace(SPEC, unknown=(), corruptions=("snow",)), known=images(12), classes=("0-1", "0-3"))
+    for row, index in enumerate(some.plan.index):
+        number = int(some.known[0].numbers([int(index)])[0])
+        place = int(np.flatnonzero(whole.plan.index == number)[0])
+        assert (some.batch(0).x[row] == whole.batch(0).x[place]).all()
 
 
 def test_classes_are_the_models():

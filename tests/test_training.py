@@ -17,6 +17,7 @@ from owttt.data.dataset import ArrayImages
 from owttt.models import Preprocessing, SourceModel, cifar_resnet
 from owttt.training import Job, Recipe, accuracy, batches, train, train_source
 from owttt.training.loop import augment
+from owttt.training.source import make_model
 
 RECIPE = Recipe(epochs=3, batch_size=16, lr=0.1, pad=2)
 
@@ -79,10 +80,62 @@ def test_too_few_images(tmp_path):
         list(train(model(), dataset(10), RECIPE, tmp_path / "c", progress=False))
 
 
-@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"batch_size": 1}, {"lr": 0.0}])
-def test_bad_recipes(wrong):
-    with pytest.raises(ValueError, match="epochs must be at least 1, batch_size at least 2 and lr positive"):
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"epochs": 0}, "epochs must be at least 1, got 0"),
+        ({"batch_size": 1}, "batch_size must be at least 2"),
+        ({"lr": 0.0}, "lr must be at least"),
+        ({"warmup": 1.0}, "warmup must be at least 0 and at most 0.9999, got 1.0"),
+        ({"pad": -1}, "pad must be at least 0"),
+        ({"label_smoothing": 2.0}, "label_smoothing must be at least 0 and at most 1"),
+        ({"lr": float("nan")}, "lr must be at least"),
+    ],
+)
+def test_bad_recipes(wrong, message):
+    with pytest.raises(ValueError, match=message):
         Recipe(**wrong)
+
+
+def job(tmp_path, **changes):
+    save_npz(tmp_path / "mine.npz")
+    values = {"network": "resnet20", "width": 4, "size": 16, "recipe": replace(RECIPE, epochs=1), "test_number": 3}
+    return Job(f"npz:{tmp_path / 'mine.npz'}", **{**values, **changes})
+
+
+@pytest.mark.parametrize("change", [{"size": 32}, {"network": "resnet26"}, {"width": 8}])
+def test_a_checkpoint_of_another_job_is_refused(tmp_path, change):
+    begun = job(tmp_path)
+    made = make_model(begun, dataset())
+    list(train(made, dataset(), begun.recipe, tmp_path / "checkpoint.safetensors", what=begun.identity(made)))
+    with pytest.raises(ValueError, match="belongs to a run with other settings"):
+        train_source(job(tmp_path, **change), tmp_path, tell=lambda _: None)
+
+
+def test_what_is_wrong_with_a_job_is_found_before_training(tmp_path):
+    def never(_):
+        raise AssertionError("it began to train")
+
+    for change, message in (
+        ({"test": "cifar11"}, "No data set 'cifar11'"),
+        ({"severity": 9}, "severity must be 1 to 5"),
+        ({"test_number": 31}, "needs 31 samples of known, which has 30"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            train_source(job(tmp_path, **change), tmp_path / "out", tell=never)
+    with pytest.raises(ValueError, match="size must be at least 4 and width at least 1"):
+        job(tmp_path, width=0)
+    x, y = coloured(96)
+    np.savez(tmp_path / "plain.npz", x=x, y=y)
+    plain = replace(job(tmp_path), data=f"npz:{tmp_path / 'plain.npz'}")
+    with pytest.raises(ValueError, match="has no test images of its own; name some with --test"):
+        train_source(plain, tmp_path / "out", tell=never)
+
+
+def test_a_finished_model_is_not_overwritten(tmp_path):
+    train_source(job(tmp_path), tmp_path / "out", tell=lambda _: None)
+    with pytest.raises(ValueError, match="holds a finished model"):
+        train_source(job(tmp_path), tmp_path / "out", tell=lambda _: None)
 
 
 def test_the_schedule():
@@ -116,9 +169,9 @@ def test_augmentation_shifts_mirrors_and_flips_as_a_loop_would():
 
 def test_from_data_to_a_model_folder(tmp_path):
     save_npz(tmp_path / "mine.npz")
-    job = Job(f"npz:{tmp_path / 'mine.npz'}", "resnet20", width=4, size=16, recipe=RECIPE, test_number=6)
+    task = Job(f"npz:{tmp_path / 'mine.npz'}", "resnet20", width=4, size=16, recipe=RECIPE, test_number=6)
     told = []
-    made = train_source(job, tmp_path / "out", tell=told.append)
+    made = train_source(task, tmp_path / "out", tell=told.append)
     assert len(told) == 3
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "README.md", "card.json", "model.safetensors", "source.safetensors",
@@ -160,9 +213,9 @@ def test_a_killed_command_resumes(tmp_path):
     assert 1 <= len(description["history"]) < 15
     shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert "epoch  15 of 15" in shown
-    job = Job(f"npz:{tmp_path / 'mine.npz'}", "resnet20", width=4, size=16, test_number=3,
+    task = Job(f"npz:{tmp_path / 'mine.npz'}", "resnet20", width=4, size=16, test_number=3,
               recipe=Recipe(epochs=15, batch_size=16, lr=0.05))  # fmt: skip
-    straight = train_source(job, tmp_path / "straight", tell=lambda _: None)
+    straight = train_source(task, tmp_path / "straight", tell=lambda _: None)
     resumed = models.load(tmp_path / "out")
     for name, tensor in straight.state_dict().items():
         assert torch.equal(tensor, resumed.state_dict()[name]), name

@@ -18,6 +18,7 @@ from owttt.features import FeatureFunction, same_features, uncompiled
 from owttt.functional import cosine_similarity, wide
 from owttt.method import Method, Setting
 from owttt.methods import METHODS
+from owttt.names import nearest
 from owttt.presets import preset_options
 from owttt.source import SourceStats, fingerprint
 from owttt.types import ADAPT_THEN_PREDICT, PREDICT_THEN_ADAPT, UNKNOWN, Forward, Order, Prediction, Verdict
@@ -86,7 +87,7 @@ def _make(method: str | Method | type[Method], preset: str | None, options: dict
             )
         return copy.deepcopy(method)
     if isinstance(method, str) and method not in METHODS:
-        raise ValueError(f"No method {method!r}; choose one of {sorted(METHODS)} or pass a Method.")
+        raise ValueError(f"No method {method!r}. {nearest(method, METHODS)} Or pass a Method.")
     kind = METHODS[method] if isinstance(method, str) else method
     if not (isinstance(kind, type) and issubclass(kind, Method)):
         raise TypeError(f"method must be a name, a Method or its class, got {kind!r}.")

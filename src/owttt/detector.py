@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from owttt.functional import centred_score, cosine_score, energy_score, max_softmax_score, otsu_threshold
 from owttt.memory import Queue
+from owttt.names import nearest
 from owttt.source import SourceStats
 from owttt.types import Forward, Verdict
 
@@ -104,7 +105,7 @@ def as_score(score: str | Score) -> Score:
     if callable(score):
         return score
     if score not in SCORES:
-        raise ValueError(f"No score {score!r}; choose one of {sorted(SCORES)} or pass a callable.")
+        raise ValueError(f"No score {score!r}. {nearest(score, SCORES)} Or pass a callable.")
     return SCORES[score]
 
 
@@ -121,7 +122,7 @@ def as_threshold(threshold: str | float | tuple[float, float] | Threshold, *, un
     if isinstance(threshold, str):
         if threshold not in THRESHOLDS:
             raise ValueError(
-                f"No threshold {threshold!r}; choose one of {sorted(THRESHOLDS)}, a number, two bounds, a callable."
+                f"No threshold {threshold!r}. {nearest(threshold, THRESHOLDS)} Or a number, two bounds, a callable."
             )
         named = THRESHOLDS[threshold]
         return replace(named, unit=unit) if isinstance(named, Otsu) else named

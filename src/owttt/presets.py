@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from owttt.names import nearest
+
 
 @dataclass(frozen=True)
 class Preset:
@@ -59,5 +61,5 @@ PRESETS: Final[dict[str, Preset]] = {
 def preset_options(preset: str, method: str) -> dict[str, Any]:
     """Return a benchmark's options for a method, empty where its defaults hold."""
     if preset not in PRESETS:
-        raise ValueError(f"No preset {preset!r}; choose one of {sorted(PRESETS)}.")
+        raise ValueError(f"No preset {preset!r}. {nearest(preset, PRESETS)}")
     return dict(PRESETS[preset].options.get(method, {}))

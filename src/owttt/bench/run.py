@@ -53,10 +53,10 @@ def load_model(spec: RunSpec) -> SourceModel:
     model = models.load(spec.model)
     if not spec.restrict:
         return model
-    severity, corruption = spec.stream.severity, next(iter(spec.stream.corruptions), None)
-    known = align(
-        registry.load(spec.stream.known, corruption=corruption, severity=severity), model.classes, model.names
-    )
+    part: dict[str, Any] = {}
+    if spec.stream.known in registry.CORRUPTED:
+        part = {"corruption": next(iter(spec.stream.corruptions), None), "severity": spec.stream.severity}
+    known = align(registry.load(spec.stream.known, **part), model.classes, model.names)
     present = torch.unique(known.labels).tolist()
     return model.only([model.classes[label] for label in present])
 
@@ -88,8 +88,8 @@ def source_of(model: SourceModel, data: str | None) -> SourceStats:
         return model.source
     if data is None:
         raise ValueError(
-            "This model brings no source statistics. Name data of its classes with --source, e.g. imagenet, "
-            "npz:<path> or folder:<path>; they are fitted on its training split."
+            "This model brings no source statistics (one restricted to some classes never does). Name data of its "
+            "classes with --source, e.g. imagenet, npz:<path> or folder:<path>; they are fitted on its training split."
         )
     known = align(registry.load(data, "train"), model.classes, model.names)
     return SourceStats.fit(model, batches(Framed(known, model.preprocessing.frame)), len(model.classes))

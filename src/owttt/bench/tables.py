@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 
 def methods_table(title: str, outcomes: Mapping[str, Mapping[str, Any]]) -> Table:
     """Return a row a method, the best Acc_H in bold."""
     table = Table(
-        title=title, caption="Acc_S: known samples, Acc_N: unknown samples, Acc_H: harmonic mean of the two (%)"
+        title=escape(title), caption="Acc_S: known samples, Acc_N: unknown samples, Acc_H: harmonic mean of the two (%)"
     )
     for name in ("method", "Acc_S", "Acc_N", "Acc_H", "AUROC", "τ", "ms a sample"):
         table.add_column(name, justify="left" if name == "method" else "right")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 
@@ -20,9 +21,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for module in (run, train, data, listing, sheet):
         module.add(commands)
     chosen = parser.parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         chosen.command(chosen)
-    except (ValueError, TypeError, OSError, ImportError) as error:
+    except (ValueError, TypeError, IndexError, OSError, ImportError) as error:
         Console(stderr=True).print(f"owttt: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         return 1
     except KeyboardInterrupt:

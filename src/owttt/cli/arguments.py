@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import ast
+import tempfile
+from pathlib import Path
 from typing import Any, TypeAlias
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -36,3 +38,12 @@ def threshold(text: str) -> str | float | tuple[float, float]:
 def words(text: str) -> tuple[str, ...]:
     """Read names with commas between them."""
     return tuple(word for word in text.split(",") if word)
+
+
+def writable(path: Path) -> Path:
+    """Return a path after making sure that a file can be written there, before the work for it begins."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; --out names the file to write.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=path.parent):
+        return path

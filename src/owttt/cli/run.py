@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import json
 import re
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import get_args
 
@@ -14,7 +15,7 @@ from rich.console import Console
 from owttt.bench.run import Step, load_model, make_adapter, make_stream, record, steps
 from owttt.bench.spec import RunSpec, paper_preset, with_paper_batches
 from owttt.bench.tables import methods_table
-from owttt.cli.arguments import Commands, option, threshold, words
+from owttt.cli.arguments import Commands, option, threshold, words, writable
 from owttt.data.stream_spec import Phases, Share, StreamSpec
 from owttt.methods import METHODS
 from owttt.names import nearest
@@ -29,23 +30,9 @@ def add(commands: Commands) -> None:
     parser = commands.add_parser("run", help="one method on one stream", description=__doc__)
     parser.add_argument("--model", default="cifar10-resnet26", help="a name of `owttt list`, or a folder")
     parser.add_argument("--method", default="owttt", help=", ".join(METHODS))
-    stream = parser.add_argument_group("the stream")
-    stream.add_argument("--known", default="cifar10", help="data set of known classes")
-    stream.add_argument("--corruption", type=words, default=(), help="one or several, with commas; all: the 15 common")
-    stream.add_argument("--severity", type=int, default=5)
-    stream.add_argument("--frost", help="folder with photographs of ice, for the corruption frost")
-    stream.add_argument("--unknown", type=words, default=(), help="data sets of unknown classes, with commas")
-    stream.add_argument("--ratio", type=float, default=1.0, help="unknown samples for each known one")
-    stream.add_argument("--number", type=int, help="known samples; all of them by default")
-    stream.add_argument("--batch-size", type=int, help="the paper's by default")
-    stream.add_argument("--seed", type=int, default=0)
-    stream.add_argument("--phases", choices=get_args(Phases), default="mixed", help="order of several corruptions")
-    stream.add_argument("--cycles", type=int, default=3, help="how often recurring corruptions recur")
-    stream.add_argument("--share", choices=get_args(Share), default="constant", help="of unknown samples over time")
-    stream.add_argument("--bursts", type=int, default=5, help="how many, with --share bursts")
-    stream.add_argument("--dirichlet", type=float, help="concentration of classes in time, e.g. 0.1")
-    stream.add_argument("--repeat", action="store_true", help="unknown samples may come twice")
-    stream.add_argument("--stream", type=Path, help="a JSON file with all of that instead")
+    stream = parser.add_argument_group("the stream", "What is not given is as in `StreamSpec`, or in --stream.")
+    stream.add_argument("--stream", type=Path, help="a JSON file that describes it; other options go on top")
+    add_stream(stream)
     how = parser.add_argument_group("the method")
     how.add_argument("--preset", default="paper", help=f"paper (as fits), none, or one of {', '.join(PRESETS)}")
     how.add_argument("--order", choices=get_args(Order), default="predict-then-adapt")
@@ -64,46 +51,49 @@ def add(commands: Commands) -> None:
     parser.set_defaults(command=command)
 
 
+def add_stream(group: argparse._ArgumentGroup) -> None:
+    """Add an option for every part of a stream; what is not given does not appear among the parsed words."""
+    for name, kind, text in (
+        ("known", str, "data set of known classes"),
+        ("corruptions", words, "one or several, with commas; all: the 15 common ones, mixed"),
+        ("severity", int, "1 to 5"),
+        ("frost", str, "folder with photographs of ice, for the corruption frost"),
+        ("unknown", words, "data sets of unknown classes, with commas"),
+        ("ratio", float, "unknown samples for each known one"),
+        ("number", int, "known samples; all of them by default"),
+        ("batch_size", int, "the paper's by default"),
+        ("seed", int, "of the choice and order of samples"),
+        ("phases", str, f"of several corruptions: {', '.join(get_args(Phases))}"),
+        ("cycles", int, "how often recurring corruptions recur"),
+        ("share", str, f"of unknown samples over time: {', '.join(get_args(Share))}"),
+        ("bursts", int, "how many, with --share bursts"),
+        ("dirichlet", float, "concentration of classes in time, e.g. 0.1"),
+    ):
+        option_name = "--corruption" if name == "corruptions" else f"--{name.replace('_', '-')}"
+        group.add_argument(option_name, dest=name, type=kind, help=text, default=argparse.SUPPRESS)
+    group.add_argument("--repeat", action="store_true", help="samples may come twice", default=argparse.SUPPRESS)
+
+
 def command(chosen: argparse.Namespace) -> None:
     """Run, write, tell."""
     spec = spec_of(chosen)
-    path: Path = chosen.out or Path("results") / f"{file_name(spec)}.json"
+    path = writable(chosen.out or Path("results") / f"{file_name(spec)}.json")
     model = load_model(spec)
     stream = make_stream(spec, model)
     adapter = make_adapter(spec, model)
     done = list(live(steps(adapter, stream, len(model.classes)), len(stream), spec.method, describe))
     result = record(spec, adapter, stream, done)
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, result)
     console = Console()
     console.print(methods_table(title(spec), {spec.method: result}))
-    console.print(f"written to {path}", highlight=False, soft_wrap=True)
+    console.print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)
 
 
 def spec_of(chosen: argparse.Namespace) -> RunSpec:
     """Return the run that the words describe."""
     if chosen.method not in METHODS:
         raise ValueError(f"No method {chosen.method!r}. {nearest(chosen.method, METHODS)}")
-    if chosen.stream is not None:
-        stream = StreamSpec.parse(json.loads(chosen.stream.read_text(encoding="utf-8")))
-    else:
-        stream = StreamSpec(
-            known=chosen.known,
-            corruptions=chosen.corruption,
-            severity=chosen.severity,
-            frost=chosen.frost,
-            unknown=chosen.unknown,
-            ratio=chosen.ratio,
-            number=chosen.number,
-            batch_size=chosen.batch_size or 256,
-            seed=chosen.seed,
-            phases=chosen.phases,
-            cycles=chosen.cycles,
-            share=chosen.share,
-            bursts=chosen.bursts,
-            dirichlet=chosen.dirichlet,
-            repeat=chosen.repeat,
-        )
+    stream, batch_size_given = stream_of(chosen)
     preset = {"paper": paper_preset(chosen.model, stream.known), "none": None}.get(chosen.preset, chosen.preset)
     if preset is not None and preset not in PRESETS:
         raise ValueError(f"No preset {preset!r}. {nearest(preset, ('paper', 'none', *PRESETS))}")
@@ -121,7 +111,19 @@ def spec_of(chosen: argparse.Namespace) -> RunSpec:
         restrict=stream.known == "imagenet-r" if chosen.restrict is None else chosen.restrict,
         options=dict(chosen.set),
     )
-    return spec if chosen.batch_size or chosen.stream else with_paper_batches(spec)
+    return spec if batch_size_given else with_paper_batches(spec)
+
+
+def stream_of(chosen: argparse.Namespace) -> tuple[StreamSpec, bool]:
+    """Return the stream, from the file and the words, and whether they say its batch size."""
+    given = {field.name: vars(chosen)[field.name] for field in fields(StreamSpec) if field.name in vars(chosen)}
+    if chosen.stream is None:
+        return StreamSpec(**given), "batch_size" in given
+    try:
+        described = StreamSpec.parse(chosen.stream.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{chosen.stream}: {error}") from error
+    return replace(described, **given), True
 
 
 def file_name(spec: RunSpec) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 from pathlib import Path
 
 import torch
@@ -10,11 +11,12 @@ from PIL import Image, ImageDraw
 from rich.console import Console
 from torch import Tensor
 
-from owttt.cli.arguments import Commands
+from owttt.cli.arguments import Commands, writable
 from owttt.data import registry
 from owttt.data.corruptions import CORRUPTIONS, corrupt
 from owttt.data.dataset import Frame
 from owttt.progress import track
+from owttt.storage import write_bytes
 
 LABEL_WIDTH, GAP = 130, 2
 
@@ -32,9 +34,14 @@ def add(commands: Commands) -> None:
 
 def command(chosen: argparse.Namespace) -> None:
     """Draw and write."""
-    images = registry.load(chosen.data).batch(chosen.index, Frame(chosen.size))
-    sheet(images, chosen.index, chosen.zoom).save(chosen.out)
-    Console().print(f"written to {chosen.out}", highlight=False)
+    path = writable(chosen.out)
+    data = registry.load(chosen.data)
+    if not all(0 <= index < len(data) for index in chosen.index):
+        raise ValueError(f"{chosen.data} has images 0 … {len(data) - 1}, got {chosen.index}.")
+    content = io.BytesIO()
+    sheet(data.batch(chosen.index, Frame(chosen.size)), chosen.index, chosen.zoom).save(content, "PNG")
+    write_bytes(path, content.getvalue())
+    Console().print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)
 
 
 def sheet(images: Tensor, numbers: list[int], zoom: int) -> Image.Image:

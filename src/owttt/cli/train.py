@@ -48,9 +48,11 @@ def command(chosen: argparse.Namespace) -> None:
         test_number=chosen.test_number,
         recipe=Recipe(**{part.name: getattr(chosen, part.name) for part in fields(Recipe)}),
     )
-    model = train_source(job, chosen.out, tell=lambda line: console.print(line, highlight=False))
+    model = train_source(job, chosen.out, tell=lambda line: console.print(line, highlight=False, markup=False))
     console.print(
         f"{model.card['clean']:.2f} % on clean test images, {model.card['corrupted_mean']:.2f} % under the common "
         f"corruptions; written to {chosen.out}. Use it with `owttt run --model {chosen.out}`.",
         highlight=False,
+        markup=False,
+        soft_wrap=True,
     )

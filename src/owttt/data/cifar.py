@@ -27,10 +27,8 @@ def cifar100(root: Path, split: str) -> ArrayImages:
 
 def _open(files: list[Path], names: Path, labels: int) -> ArrayImages:
     parts = [_rows(file, labels + PIXELS) for file in files]
-    rows = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    return ArrayImages(
-        rows, rows[:, labels - 1], class_names(names), layout=lambda some: some[:, labels:].reshape(-1, 3, 32, 32)
-    )
+    marks = np.concatenate([part[:, labels - 1] for part in parts])
+    return ArrayImages(parts, marks, class_names(names), layout=lambda rows: rows[:, labels:].reshape(-1, 3, 32, 32))
 
 
 def _rows(file: Path, width: int) -> Array:

@@ -60,13 +60,18 @@ gazelle, ox, bighorn and bison from its deer, cougar and lion from its cats, pro
 """
 
 
-def without_known(unknown: Dataset, known: Sequence[str]) -> Dataset:
-    """Return the unknown set without the classes that are among the known ones, by name or by meaning.
+SYNONYMS: Final = {"aeroplane": "airplane", "car": "automobile", "motorbike": "motorcycle"}
 
-    Numbers are no names: the digit 3 is not class 3 of something else.
+
+def without_known(unknown: Dataset, known: Sequence[str], names: Sequence[str] = ()) -> Dataset:
+    """Return the unknown set without the classes that are among the known ones, by identifier, name or meaning.
+
+    `names` are further names of the known classes. Numbers are no names: the digit 3 is not class 3 of something else.
     """
-    meant = {wnid for name in known for wnid in TINY_IMAGENET.get(name, "").split()}
-    shared = [name for name in unknown.classes if name in meant or (name in known and not name.isdigit())]
+    taken = {_short(name) for name in (*known, *names) if not name.isdigit()}
+    taken |= {wnid for name in known for wnid in TINY_IMAGENET.get(name, "").split()}
+    pairs = zip(unknown.classes, unknown.names, strict=True)
+    shared = [identifier for identifier, name in pairs if {_short(identifier), _short(name)} & taken]
     return unknown.without(shared) if shared else unknown
 
 
@@ -74,14 +79,16 @@ def align(dataset: Dataset, classes: Sequence[str], names: Sequence[str] | None 
     """Return the samples of a model's classes with the model's labels, matched by identifier or else by name."""
     if tuple(classes) == dataset.classes:
         return dataset
-    if set(classes) & set(dataset.classes):
-        return dataset.only(classes)
-    short = {_short(name): identifier for name, identifier in zip(names or classes, classes, strict=True)}
-    meant = [short.get(_short(name), f"not {name}") for name in dataset.names]
-    if set(meant) & set(classes):
-        return dataset.renamed(meant).only(classes)
+    by_identifier = {identifier: label for label, identifier in enumerate(classes)}
+    by_name = {_short(name): label for label, name in reversed(list(enumerate(names or classes)))}
+    for table in (
+        [by_identifier.get(identifier, -1) for identifier in dataset.classes],
+        [by_name.get(_short(name), -1) for name in dataset.names],
+    ):
+        if max(table, default=-1) >= 0:
+            return dataset.relabelled(table, classes, names)
     if len(classes) == len(dataset.classes) and all(name.isdigit() for name in dataset.classes):
-        return dataset
+        return dataset.relabelled(range(len(classes)), classes, names)
     raise ValueError(
         f"The model's {len(classes)} classes ({', '.join(classes[:3])}, …) and the data's {len(dataset.classes)} "
         f"({', '.join(dataset.classes[:3])}, …) have no name in common."
@@ -89,4 +96,6 @@ def align(dataset: Dataset, classes: Sequence[str], names: Sequence[str] | None 
 
 
 def _short(name: str) -> str:
-    return name.partition(",")[0].strip().lower().replace("_", " ")
+    """Return the first of several names, in a form that spelling does not change."""
+    plain = name.partition(",")[0].strip().lower().replace("_", " ").replace("-", " ")
+    return SYNONYMS.get(plain, plain)

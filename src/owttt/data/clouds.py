@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import final
+from typing import Final, final
 
 import numpy as np
 import torch
@@ -13,13 +13,21 @@ from owttt.data.corrupted import read_npy
 from owttt.data.dataset import Array, ArrayImages, Dataset, existing, numbered
 from owttt.data.optional import require
 
+CLOUD_CORRUPTIONS: Final = (
+    *("occlusion", "lidar", "density_inc", "density", "cutout"),
+    *("uniform", "gaussian", "impulse", "upsampling", "background"),
+    *("rotation", "shear", "distortion", "distortion_rbf", "distortion_rbf_inv"),
+)
+"""The 15 of ModelNet40-C, as its files are called."""
+
 
 def modelnet40(root: Path, split: str) -> ArrayImages:
     """Open `modelnet40_ply_hdf5_2048`: the files that `train_files.txt` and `test_files.txt` name."""
     folder = root / "modelnet40_ply_hdf5_2048"
     names = (folder / f"{split}_files.txt").read_text(encoding="utf-8").split()
     parts = [read_h5(folder / Path(name).name) for name in names]
-    points, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    points, marks = zip(*parts, strict=True)
+    labels = np.concatenate(marks)
     return ArrayImages(points, labels, _shape_names(folder, numbered(labels)))
 
 

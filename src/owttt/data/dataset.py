@@ -37,6 +37,9 @@ class Dataset(ABC):
         self.labels = torch.as_tensor(np.asarray(labels).astype(np.int64))
         self.classes = tuple(classes)
         self.names = tuple(classes if names is None else names)
+        if len(set(self.classes)) != len(self.classes):
+            twice = next(name for name in self.classes if self.classes.count(name) > 1)
+            raise ValueError(f"Two classes are called {twice!r}; identifiers must differ.")
         if len(self.labels) and not 0 <= int(self.labels.min()) <= int(self.labels.max()) < len(self.classes):
             raise ValueError(
                 f"Labels must be 0 … {len(self.classes) - 1} for {len(self.classes)} classes, "
@@ -60,17 +63,22 @@ class Dataset(ABC):
         kept = torch.as_tensor(indices, dtype=torch.long)
         return Subset(self, kept, self.labels[kept], self.classes, self.names)
 
+    def numbers(self, indices: Sequence[int] | Tensor) -> Tensor:
+        """Return the numbers that samples have in the whole set they come from."""
+        return torch.as_tensor(indices, dtype=torch.long)
+
+    def relabelled(self, table: Sequence[int], classes: Sequence[str], names: Sequence[str] | None = None) -> Dataset:
+        """Return samples under other labels: `table` gives the new one of each class, negative to leave it out."""
+        new = torch.tensor(table, dtype=torch.long)[self.labels]
+        kept = (new >= 0).nonzero().flatten()
+        return Subset(self, kept, new[kept], classes, names)
+
     def only(self, classes: Sequence[str]) -> Dataset:
         """Return the samples of these classes, their labels counted in this order."""
         number = {name: position for position, name in enumerate(classes)}
-        table = torch.tensor([number.get(name, -1) for name in self.classes], dtype=torch.long)
-        kept = (table[self.labels] >= 0).nonzero().flatten()
         names = dict(zip(self.classes, self.names, strict=True))
-        return Subset(self, kept, table[self.labels[kept]], classes, [names.get(name, name) for name in classes])
-
-    def renamed(self, classes: Sequence[str]) -> Dataset:
-        """Return all samples under other identifiers of the classes."""
-        return Subset(self, torch.arange(len(self)), self.labels, classes, self.names)
+        table = [number.get(name, -1) for name in self.classes]
+        return self.relabelled(table, classes, [names.get(name, name) for name in classes])
 
     def without(self, classes: Sequence[str]) -> Dataset:
         """Return the samples of all other classes, labels counted anew."""
@@ -112,7 +120,12 @@ class Subset(Dataset):
     """Some samples of a data set, in an order of their own, perhaps with labels of their own."""
 
     def __init__(
-        self, parent: Dataset, indices: Tensor, labels: Tensor, classes: Sequence[str], names: Sequence[str]
+        self,
+        parent: Dataset,
+        indices: Tensor,
+        labels: Tensor,
+        classes: Sequence[str],
+        names: Sequence[str] | None,
     ) -> None:
         super().__init__(labels, classes, names)
         self.parent = parent
@@ -126,24 +139,29 @@ class Subset(Dataset):
         """Return the parent's samples."""
         return self.parent.batch(self.indices[torch.as_tensor(indices, dtype=torch.long)], frame)
 
+    def numbers(self, indices: Sequence[int] | Tensor) -> Tensor:
+        """Return the parent's numbers."""
+        return self.parent.numbers(self.indices[torch.as_tensor(indices, dtype=torch.long)])
+
 
 @final
 class ArrayImages(Dataset):
-    """Images or clouds in one array (often a memory map): `(N, …)`, brought into place by `layout`."""
+    """Images or clouds in arrays (often memory maps) one behind the other, brought into place by `layout`."""
 
     def __init__(
         self,
-        array: Array,
+        arrays: Array | Sequence[Array],
         labels: Array | Sequence[int],
         classes: Sequence[str],
         names: Sequence[str] | None = None,
         layout: Callable[[Array], Array] = lambda rows: rows,
     ) -> None:
         super().__init__(labels, classes, names)
-        if len(array) != len(self.labels):
-            raise ValueError(f"{len(array)} samples but {len(self.labels)} labels.")
-        self.array = array
+        self.arrays = [arrays] if isinstance(arrays, np.ndarray) else list(arrays)
+        self.ends = np.cumsum([len(array) for array in self.arrays])
         self.layout = layout
+        if self.ends[-1] != len(self.labels):
+            raise ValueError(f"{self.ends[-1]} samples but {len(self.labels)} labels.")
 
     def sample(self, index: int) -> Tensor:
         """Return one row."""
@@ -151,9 +169,19 @@ class ArrayImages(Dataset):
 
     def batch(self, indices: Sequence[int] | Tensor, frame: Frame | None = None) -> Tensor:
         """Return rows, read in one go."""
-        rows = self.layout(self.array[np.asarray(indices)])
-        samples = torch.from_numpy(np.ascontiguousarray(rows))
-        return frame(samples) if frame else samples
+        rows = torch.from_numpy(np.ascontiguousarray(self.layout(self._rows(np.asarray(indices, np.int64)))))
+        return frame(rows) if frame else rows
+
+    def _rows(self, indices: NDArray[np.int64]) -> Array:
+        if len(self.arrays) == 1:
+            return self.arrays[0][indices]
+        part = np.searchsorted(self.ends, indices, side="right")
+        starts = np.concatenate([[0], self.ends[:-1]])
+        rows = np.empty((len(indices), *self.arrays[0].shape[1:]), self.arrays[0].dtype)
+        for number in np.unique(part):
+            here = part == number
+            rows[here] = self.arrays[number][indices[here] - starts[number]]
+        return rows
 
 
 @final
@@ -166,13 +194,17 @@ class EncodedImages(Dataset):
         labels: Array | Sequence[int],
         classes: Sequence[str],
         names: Sequence[str] | None = None,
+        origin: str = "",
     ) -> None:
         super().__init__(labels, classes, names)
         self.encoded = encoded
+        self.origin = origin
 
     def sample(self, index: int) -> Tensor:
         """Decode one image as RGB."""
-        return decode(self.encoded(range(len(self))[index]))
+        number = range(len(self))[index]
+        encoded = self.encoded(number)
+        return decode(encoded, f"{self.origin}, image {number}" if isinstance(encoded, bytes) else str(encoded))
 
 
 @final
@@ -192,25 +224,32 @@ class Framed(Dataset):
     def batch(self, indices: Sequence[int] | Tensor, frame: Frame | None = None) -> Tensor:
         """Return framed samples, from memory where they are there."""
         wanted = torch.as_tensor(indices, dtype=torch.long)
-        missing = torch.unique(wanted[~self.present[wanted]])
-        if self.kept is None or len(missing):
-            read = self.parent.batch(missing if len(missing) else wanted[:1], self.frame)
+        missing, place = torch.unique(wanted[~self.present[wanted]], return_inverse=True)
+        if len(missing):
+            read = self.parent.batch(missing, self.frame)
             if self.kept is None and read[0].nbytes * len(self) > self.limit:
-                return self.parent.batch(wanted, self.frame)
+                return frame(read[place]) if frame else read[place]
             if self.kept is None:
                 self.kept = torch.empty(len(self), *read.shape[1:], dtype=read.dtype)
-            self.kept[missing] = read[: len(missing)]
+            self.kept[missing] = read
             self.present[missing] = True
+        if self.kept is None:
+            return self.parent.batch(wanted, self.frame)
         return frame(self.kept[wanted]) if frame else self.kept[wanted]
 
+    def numbers(self, indices: Sequence[int] | Tensor) -> Tensor:
+        """Return the parent's numbers."""
+        return self.parent.numbers(indices)
 
-def decode(encoded: bytes | Path) -> Tensor:
+
+def decode(encoded: bytes | Path, name: str) -> Tensor:
     """Return an encoded image as RGB `(3, H, W)` in uint8; a damaged one is a ValueError that names it."""
     try:
         with Image.open(io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded) as image:
-            pixels = np.asarray(image.convert("RGB"))
+            deep = image.mode.startswith("I;16")
+            plain = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)) if deep else image
+            pixels = np.asarray(plain.convert("RGB"))
     except (OSError, UnidentifiedImageError, SyntaxError) as error:
-        name = "an image in memory" if isinstance(encoded, bytes) else encoded
         raise ValueError(f"{name}: not a readable image ({error}).") from error
     return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
 

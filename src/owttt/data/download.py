@@ -5,16 +5,19 @@ from __future__ import annotations
 import gzip
 import hashlib
 import http.client
+import queue
 import shutil
 import tarfile
+import threading
 import time
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, final
+from typing import Any, Final, final
 
 from owttt.progress import byte_bar
 
@@ -28,7 +31,8 @@ ATTEMPTS: Final = 3
 """How often a transfer that breaks off is taken up again before the next address is tried."""
 
 _BLOCK: Final = 2**18
-_ERRORS: Final = (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError, OSError)
+_ERRORS: Final = (http.client.HTTPException, OSError)
+"""What a bad address raises; urllib's own errors and time-outs are OSErrors."""
 
 
 @final
@@ -46,30 +50,29 @@ class Web:
         return self.addresses[0]
 
     def fetch(self, target: Path, work: Path) -> None:
-        """Download and unpack all files below `target`; downloads wait in `work`, where a second try goes on."""
+        """Download all files into `work`, where a second try finds them, then unpack them below `target`."""
+        archives = [
+            download([f"{base}/{name}" for base in self.addresses], checksum, work, self.timeout)
+            for name, checksum in self.files.items()
+        ]
         folder = target / self.folder
         folder.mkdir(parents=True, exist_ok=True)
-        for name, checksum in self.files.items():
-            _place(download([f"{base}/{name}" for base in self.addresses], checksum, work, self.timeout), folder)
+        for archive in archives:
+            _place(archive, folder)
 
 
 def download(urls: Sequence[str], checksum: str, work: Path, timeout: float = TIMEOUT) -> Path:
     """Return the verified file in `work`; an OSError lists what was wrong with every address."""
     work.mkdir(parents=True, exist_ok=True)
     finished = work / urls[0].rpartition("/")[2]
-    partial = finished.with_name(f"{finished.name}.part")
-    if finished.exists():
+    if finished.exists() and _is(finished, checksum):
         return finished
     reasons = []
     for url in urls:
-        problem = _transfer_patiently(url, partial, timeout)
-        found = md5(partial) if checksum and not problem else ""
-        if not problem and found == checksum:
-            return partial.rename(finished)
-        if not problem:
-            partial.unlink()
-            problem = f"tampered with or damaged, its MD5 is {found} and should be {checksum}"
-        reasons.append(f"{url}: {problem}")
+        try:
+            return _obtain(url, work / f"{finished.name}.part", checksum, timeout).replace(finished)
+        except _ERRORS as error:
+            reasons.append(f"{url}: {_reason(error, timeout)}")
     raise OSError("\n  ".join(reasons))
 
 
@@ -82,40 +85,105 @@ def md5(path: Path) -> str:
     return total.hexdigest()
 
 
-def _transfer_patiently(url: str, partial: Path, timeout: float) -> str | None:
-    """Transfer, and go on where it broke off as long as something came; return what was wrong in the end."""
-    problem = None
+def _is(file: Path, checksum: str) -> bool:
+    return not checksum or md5(file) == checksum
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
+
+
+def _obtain(url: str, partial: Path, checksum: str, timeout: float) -> Path:
+    """Return a verified file from one address.
+
+    A transfer that breaks off is taken up again as long as something comes; one that was taken up and does not verify
+    begins anew, for what was there before may be another server's doing.
+    """
+    problem: Exception = OSError("nothing came")
     for _ in range(ATTEMPTS):
-        before = partial.stat().st_size if partial.exists() else 0
+        before = _size(partial)
         try:
-            _transfer(url, partial, timeout)
-            return None
+            file = _transfer(url, partial, timeout)
+        except TimeoutError:
+            raise
         except _ERRORS as error:
-            problem = _reason(error, timeout)
-        if not partial.exists() or partial.stat().st_size <= before:
+            if _size(partial) <= before:
+                raise
+            problem = error
+            continue
+        if _is(file, checksum):
+            return file
+        problem = OSError(f"tampered with or damaged, its MD5 is {md5(file)} and should be {checksum}")
+        file.unlink()
+        if file != partial or not before:
             break
-    return problem
+    raise problem
 
 
-def _transfer(url: str, partial: Path, timeout: float) -> None:
-    """Bring `partial` to its full length, from where it ends; servers that cannot resume start anew."""
-    have = partial.stat().st_size if partial.exists() else 0
+def _transfer(url: str, partial: Path, timeout: float) -> Path:
+    """Bring `partial` to its full length from where it ends, and return it.
+
+    A server that cannot resume sends all of it to a file of its own, so that a wrong answer spoils nothing.
+    """
+    have = _size(partial)
     headers = {"User-Agent": "owttt", "Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
     try:
-        response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=timeout)
+        response = _open(urllib.request.Request(url, headers=headers), timeout)
     except urllib.error.HTTPError as error:
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and have:
-            return
+            return partial
         raise
     with response:
-        if response.status != http.HTTPStatus.PARTIAL_CONTENT:
-            have = 0
-        length = response.headers.get("Content-Length")
-        total = have + int(length) if length else None
-        with byte_bar(partial.stem, total, have) as advance, partial.open("ab" if have else "wb") as file:
-            received = _copy(response, file.write, advance, timeout)
-    if total is not None and have + received < total:
-        raise OSError(f"truncated, {have + received} of {total} bytes came")
+        resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT
+        if resumed and not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
+            raise OSError("the server sent another part than was asked for")
+        file = partial if resumed or not have else partial.with_suffix(".fresh")
+        have = have if resumed else 0
+        length = response.headers.get("Content-Length", "")
+        total = have + int(length) if length.isdigit() else None
+        try:
+            with byte_bar(partial.stem, total, have) as advance, file.open("ab" if resumed else "wb") as out:
+                received = _copy(response, out.write, advance, timeout)
+            if total is not None and have + received < total:
+                raise OSError(f"truncated, {have + received} of {total} bytes came")
+        except BaseException:
+            if file != partial and _size(file) > _size(partial):
+                file.replace(partial)
+            raise
+    return file
+
+
+def _open(request: urllib.request.Request, timeout: float) -> Any:
+    """Open an address; the head of the answer has to be there in time, however slowly it drips."""
+    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    given_up = threading.Event()
+
+    def ask() -> None:
+        try:
+            answer = urllib.request.urlopen(request, timeout=timeout)
+        except Exception as error:
+            answer = error
+        answers.put(answer)
+        if given_up.is_set():
+            _close(answer)
+
+    threading.Thread(target=ask, daemon=True).start()
+    try:
+        answer = answers.get(timeout=2 * timeout)
+    except queue.Empty:
+        given_up.set()
+        raise TimeoutError from None
+    if not isinstance(answer, Exception):
+        return answer
+    _close(answer)
+    if isinstance(answer, urllib.error.URLError) and isinstance(answer.reason, TimeoutError):
+        raise TimeoutError from answer
+    raise answer
+
+
+def _close(answer: Any) -> None:
+    if hasattr(answer, "close"):
+        answer.close()
 
 
 def _copy(
@@ -138,13 +206,13 @@ def _reason(error: Exception, timeout: float) -> str:
     if isinstance(error, urllib.error.HTTPError):
         return f"the server says {error.code} {error.reason}"
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
-    if isinstance(cause, TimeoutError):
-        return f"no answer within {timeout:g} s" if str(cause) in ("", "timed out") else str(cause)
+    if isinstance(cause, TimeoutError) and str(cause) in ("", "timed out"):
+        return f"no answer within {timeout:g} s"
     return str(cause) or type(cause).__name__
 
 
 def _place(file: Path, folder: Path) -> None:
-    """Unpack an archive into the folder, or move a plain file there; members that would leave it are refused."""
+    """Unpack an archive into the folder, or copy a plain file there; members that would leave it are refused."""
     try:
         if file.name.endswith(".zip"):
             with zipfile.ZipFile(file) as zipped:
@@ -157,7 +225,10 @@ def _place(file: Path, folder: Path) -> None:
                 shutil.copyfileobj(packed, plain)
         else:
             shutil.copy(file, folder)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, gzip.BadGzipFile) as error:
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError) as error:
         file.unlink()
         raise OSError(f"{file.name} cannot be unpacked ({error})") from error
-    file.unlink()
+    except OSError as error:
+        if isinstance(error, gzip.BadGzipFile):
+            file.unlink()
+        raise OSError(f"{file.name} cannot be unpacked ({error})") from error

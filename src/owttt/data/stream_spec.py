@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, final, get_args
 
-from owttt.data.corruptions import COMMON, CORRUPTIONS
+from owttt.data.registry import corruptions_of
 from owttt.names import nearest
 
 Phases = Literal["mixed", "changing", "recurring"]
@@ -52,26 +52,41 @@ class StreamSpec:
     repeat: bool = False
 
     def __post_init__(self) -> None:
-        names = self.corruptions if self.corruptions != ("all",) else COMMON
-        object.__setattr__(self, "corruptions", tuple(names))
-        object.__setattr__(self, "unknown", tuple(self.unknown))
-        corrupting = [*self.corruptions, *(name.partition("@")[2] for name in self.unknown if "@" in name)]
-        for name in corrupting:
-            if name not in CORRUPTIONS:
-                raise ValueError(f"No corruption {name!r}. {nearest(name, CORRUPTIONS)}")
+        for field in ("corruptions", "unknown"):
+            if isinstance(getattr(self, field), str):
+                raise ValueError(f"{field} must be a list of names, got the word {getattr(self, field)!r}.")
+            object.__setattr__(self, field, tuple(getattr(self, field)))
+        if self.corruptions == ("all",):
+            object.__setattr__(self, "corruptions", corruptions_of(self.known)[:15])
+        self._check_names()
+        self._check_numbers()
+
+    def _check_names(self) -> None:
+        wanted = [(name, self.known) for name in self.corruptions]
+        wanted += [(name.partition("@")[2], name.partition("@")[0]) for name in self.unknown if "@" in name]
+        for name, data in wanted:
+            if name not in corruptions_of(data):
+                raise ValueError(f"No corruption {name!r}. {nearest(name, corruptions_of(data))}")
         for field, choices in (("phases", get_args(Phases)), ("share", get_args(Share))):
             if getattr(self, field) not in choices:
                 raise ValueError(f"{field} must be one of {list(choices)}, got {getattr(self, field)!r}.")
-        if self.severity not in range(1, 6):
-            raise ValueError(f"severity must be 1 to 5, got {self.severity}.")
-        for field in ("batch_size", "cycles", "bursts", "number"):
+
+    def _check_numbers(self) -> None:
+        lowest = {"batch_size": 1, "cycles": 1, "bursts": 1, "number": 1, "seed": 0, "severity": 1}
+        for field, least in lowest.items():
             value = getattr(self, field)
-            if value is not None and value < 1:
-                raise ValueError(f"{field} must be at least 1, got {value}.")
-        if not 0 <= self.ratio < float("inf"):
-            raise ValueError(f"ratio must be 0 or more, got {self.ratio}.")
-        if self.dirichlet is not None and not self.dirichlet > 0:
-            raise ValueError(f"dirichlet must be positive, got {self.dirichlet}.")
+            if field == "number" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ValueError(f"{field} must be a whole number, at least {least}, got {value!r}.")
+        if self.severity > 5:
+            raise ValueError(f"severity must be 1 to 5, got {self.severity}.")
+        if not isinstance(self.ratio, int | float) or not 0 <= self.ratio < float("inf"):
+            raise ValueError(f"ratio must be a number, 0 or more, got {self.ratio!r}.")
+        if self.dirichlet is not None and not (
+            isinstance(self.dirichlet, int | float) and 0 < self.dirichlet < float("inf")
+        ):
+            raise ValueError(f"dirichlet must be a positive number, got {self.dirichlet!r}.")
 
     def describe(self) -> dict[str, Any]:
         """Return what `StreamSpec.parse` takes; JSON holds it."""
@@ -80,7 +95,10 @@ class StreamSpec:
     @classmethod
     def parse(cls, description: Mapping[str, Any] | str) -> StreamSpec:
         """Read a description, as a dictionary or as JSON."""
-        values: dict[str, Any] = dict(json.loads(description) if isinstance(description, str) else description)
+        content = json.loads(description) if isinstance(description, str) else description
+        if not isinstance(content, Mapping):
+            raise ValueError(f"A stream is described by names and values, got {type(content).__name__}.")
+        values: dict[str, Any] = dict(content)
         known = {field.name for field in fields(cls)}
         for name in values:
             if name not in known:

@@ -55,17 +55,45 @@ class Stream:
     ) -> None:
         self.spec, self.frame = spec, frame
         self.ice = synthetic_frost if spec.frost is None else frost_from_folder(spec.frost)
-        self.published = spec.known in registry.CORRUPTED
+        self.published = known is None and spec.known in registry.CORRUPTED
         opened = self._open_known(root) if known is None else [known]
-        aligned = [align(dataset, classes, names) for dataset in opened] if classes else opened
-        self.classes = tuple(classes or aligned[0].classes)
-        parts = (
-            [registry.load(name.partition("@")[0], root=root) for name in spec.unknown] if unknown is None else unknown
-        )
-        self.known = aligned
-        self.unknown = [without_known(part, self.classes) for part in parts]
-        sizes = [len(aligned[0]), *(len(part) for part in self.unknown)]
-        self.plan = plan(spec, sizes, aligned[0].labels.numpy())
+        self.known = [align(dataset, classes, names) for dataset in opened] if classes else opened
+        self.classes = tuple(classes or self.known[0].classes)
+        others = self.known[0].names if names is None else names
+        parts = self._open_unknown(root) if unknown is None else list(unknown)
+        self.unknown = [without_known(part, self.classes, others) for part in parts]
+        self._check()
+        sizes = [len(part) for part in (self.known[0], *self.unknown)]
+        self.plan = plan(spec, sizes, self.known[0].labels.numpy())
+
+    def _check(self) -> None:
+        """Raise at once if batches could not be made."""
+        spec = self.spec
+        for name, dataset in zip(spec.corruptions, self.known, strict=False):
+            if not torch.equal(dataset.labels, self.known[0].labels):
+                raise ValueError(f"{spec.known}: {name} has other images than {spec.corruptions[0]}; it is incomplete.")
+        if len(self.unknown) != len(spec.unknown):
+            raise ValueError(f"The spec names {len(spec.unknown)} unknown sets, {len(self.unknown)} were given.")
+        corrupted = bool(spec.corruptions) and not self.published
+        shapes = {spec.known: self._shape(spec.known, self.known[0], corrupted)}
+        shapes |= {n: self._shape(n, part, "@" in n) for n, part in zip(spec.unknown, self.unknown, strict=True)}
+        if len(set(shapes.values())) > 1:
+            raise ValueError(
+                f"Samples of different shapes cannot be in one stream: {shapes}. Give a frame to bring images to one "
+                "size, and mix no clouds with images."
+            )
+
+    def _shape(self, name: str, dataset: Dataset, corrupted: bool) -> tuple[int, ...]:
+        """Return the shape of a set's samples; raise if there are none, or if they cannot be corrupted."""
+        if not len(dataset):
+            raise ValueError(f"{name}: no samples are left of it once known and unknown classes are told apart.")
+        sample = dataset.batch([0], self.frame)
+        if corrupted and (sample.dtype != torch.uint8 or sample.dim() != 4 or sample.shape[1] != 3):
+            raise ValueError(
+                f"{name}: only RGB images of whole pixels can be corrupted, these are {sample.dtype} "
+                f"{tuple(sample.shape[1:])}; a frame makes grey images RGB."
+            )
+        return tuple(sample.shape[1:])
 
     def __len__(self) -> int:
         return math.ceil(len(self.plan) / self.spec.batch_size)
@@ -81,24 +109,20 @@ class Stream:
 
     def batch(self, number: int) -> Batch:
         """Make one batch."""
+        if not 0 <= number < len(self):
+            raise ValueError(f"The stream has batches 0 … {len(self) - 1}, got {number}.")
         rows = np.arange(number * self.spec.batch_size, min((number + 1) * self.spec.batch_size, len(self.plan)))
+        parts, corruptions, indices = (field[rows] for field in (self.plan.part, self.plan.corruption, self.plan.index))
         y = torch.full((len(rows),), UNKNOWN)
-        x: Tensor | None = None
-        for part, corruption in sorted({(int(self.plan.part[row]), int(self.plan.corruption[row])) for row in rows}):
-            here = (self.plan.part[rows] == part) & (self.plan.corruption[rows] == corruption)
-            index = self.plan.index[rows[here]]
-            samples = self._samples(part, corruption, index)
-            x = torch.empty(len(rows), *samples.shape[1:]) if x is None else x
-            if samples.shape[1:] != x.shape[1:]:
-                raise ValueError(
-                    f"Samples of {tuple(samples.shape[1:])} and of {tuple(x.shape[1:])} cannot be in one stream; give "
-                    "a frame to bring images to one size, and mix no clouds with images."
-                )
-            x[torch.from_numpy(here)] = samples
-            if part == 0:
-                y[torch.from_numpy(here)] = self.known[0].labels[torch.from_numpy(index)]
-        assert x is not None
-        return Batch(x, y)
+        known = torch.from_numpy(parts == 0)
+        y[known] = self.known[0].labels[torch.from_numpy(indices)[known]]
+        samples, places = [], []
+        for part, corruption in sorted(set(zip(parts.tolist(), corruptions.tolist(), strict=True))):
+            here = np.flatnonzero((parts == part) & (corruptions == corruption))
+            samples.append(self._samples(part, corruption, indices[here]))
+            places.append(here)
+        order = torch.from_numpy(np.argsort(np.concatenate(places)))
+        return Batch(torch.cat(samples)[order], y)
 
     def _open_known(self, root: str | Path | None) -> list[Dataset]:
         spec = self.spec
@@ -109,6 +133,9 @@ class Stream:
         severity = spec.severity
         return [registry.load(spec.known, corruption=name, severity=severity, root=root) for name in spec.corruptions]
 
+    def _open_unknown(self, root: str | Path | None) -> list[Dataset]:
+        return [registry.load(name.partition("@")[0], root=root) for name in self.spec.unknown]
+
     def _samples(self, part: int, corruption: int, index: Ints) -> Tensor:
         """Return samples of one set under one corruption, as floats."""
         if part == 0:
@@ -116,8 +143,9 @@ class Stream:
             name = "" if self.published or corruption < 0 else self.spec.corruptions[corruption]
         else:
             dataset = self.unknown[part - 1]
-            name = self.spec.unknown[part - 1].partition("@")[2] if self.spec.unknown else ""
+            name = self.spec.unknown[part - 1].partition("@")[2]
         samples = dataset.batch(torch.from_numpy(index), self.frame)
         if name:
-            samples = corrupt(samples, name, self.spec.severity, indices=index.tolist(), frost=self.ice)
+            numbers = dataset.numbers(torch.from_numpy(index)).tolist()
+            samples = corrupt(samples, name, self.spec.severity, indices=numbers, frost=self.ice)
         return samples.float() / 255 if samples.dtype == torch.uint8 else samples.float()

@@ -32,9 +32,12 @@ def build(network: str, num_classes: int, width: int | None = None) -> nn.Module
         if width is not None:
             raise ValueError(f"{network} has a width of its own; leave width out.")
         timm = require("timm", "timm's networks", extra="timm")
-        model: nn.Module = timm.create_model(network.removeprefix(TIMM), num_classes=num_classes)
+        name = network.removeprefix(TIMM)
+        if not timm.is_model(name):
+            raise ValueError(f"timm has no model {name!r}. {nearest(name, timm.list_models())}")
+        model: nn.Module = timm.create_model(name, num_classes=num_classes)
         return model
     if network not in NETWORKS:
         raise ValueError(f"No network {network!r}. {nearest(network, NETWORKS)} timm:<name> makes one of timm's.")
     usual, make = NETWORKS[network]
-    return make(num_classes, width or usual)
+    return make(num_classes, usual if width is None else width)

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from owttt.data.dataset import Frame
 from owttt.source import SourceStats
 
-PIXEL_LIMIT: Final = 16.0
-"""A float image beyond this is in 0 … 255, not in 0 … 1; noise in normalised space stays far below."""
+PIXEL_LIMIT: Final = 4.0
+"""A float image beyond this is in 0 … 255, not in 0 … 1. Noise that is normal in normalised space leaves 0 … 1 and
+stays below; so do most normalised images, which cannot be told apart from it."""
 
 
 @final
@@ -122,12 +123,18 @@ class SourceModel(nn.Module):
 
     def prepare(self, x: Tensor) -> Tensor:
         """Return what the network itself sees."""
-        channels = self.mean.shape[1]
+        channels, size = self.mean.shape[1], self.preprocessing.size
         if x.dim() != 4 or x.shape[1] != channels:
             raise ValueError(f"Expected images (B, {channels}, H, W), got {tuple(x.shape)}.")
-        if not x.is_floating_point():
+        if not self.training and x.shape[2:] != (size, size):
+            raise ValueError(
+                f"Expected images of {size} × {size} pixels, got {x.shape[2]} × {x.shape[3]}; use its frame."
+            )
+        if x.dtype == torch.uint8:
             x = x.to(self.mean.dtype) / 255
-        elif x.numel() and float(x.abs().max()) > PIXEL_LIMIT:
+        elif not x.is_floating_point():
+            raise ValueError(f"Expected images in uint8 or float, got {x.dtype}.")
+        elif x.numel() and not float(x.abs().max()) <= PIXEL_LIMIT:
             raise ValueError(
                 f"Float images must be in 0 … 1, got values up to {float(x.abs().max()):g}; divide by 255 or pass "
                 "uint8. Do not normalise: the model does that itself."

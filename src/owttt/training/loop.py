@@ -6,8 +6,9 @@ that was killed goes on and ends with the very weights it would have had.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, final
@@ -48,11 +49,23 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.epochs < 1 or self.batch_size < 2 or not self.lr > 0:
-            raise ValueError(
-                "epochs must be at least 1, batch_size at least 2 and lr positive, "
-                f"got {self.epochs}, {self.batch_size} and {self.lr}."
-            )
+        limits = {
+            "epochs": (1, math.inf),
+            "batch_size": (2, math.inf),
+            "lr": (1e-12, math.inf),
+            "weight_decay": (0, math.inf),
+            "momentum": (0, 0.9999),
+            "warmup": (0, 0.9999),
+            "label_smoothing": (0, 1),
+            "pad": (0, math.inf),
+            "small_until": (0, 1),
+            "small_size": (0.01, 1),
+            "seed": (0, math.inf),
+        }
+        for name, (least, most) in limits.items():
+            if not least <= getattr(self, name) <= most:
+                upper = "" if math.isinf(most) else f" and at most {most:g}"
+                raise ValueError(f"{name} must be at least {least:g}{upper}, got {getattr(self, name)}.")
 
     def rate(self, progress: float) -> float:
         """Return the learning rate at a share of the whole run."""
@@ -78,16 +91,24 @@ class Epoch:
 
 
 def train(
-    model: SourceModel, data: Dataset, recipe: Recipe, checkpoint: Path, *, progress: bool = True
+    model: SourceModel,
+    data: Dataset,
+    recipe: Recipe,
+    checkpoint: Path,
+    *,
+    what: Mapping[str, Any] | None = None,
+    progress: bool = True,
 ) -> Iterator[Epoch]:
     """Train the model in place and yield after every epoch; goes on from `checkpoint` if that is there.
 
-    `data` gives images of the model's size, e.g. `Framed(dataset, model.preprocessing.frame)`.
+    `data` gives images of the model's size, e.g. `Framed(dataset, model.preprocessing.frame)`. A checkpoint of another
+    recipe, of other labels, or with another `what` (anything else that decides the result) is refused.
     """
     if len(data) < recipe.batch_size:
         raise ValueError(f"{len(data)} training images are less than one batch of {recipe.batch_size}.")
     optimizer = _optimizer(model, recipe)
-    settings = {**asdict(recipe), "images": len(data), "classes": list(model.classes)}
+    labels = storage.digest([("labels", data.labels)])
+    settings = {**asdict(recipe), **(what or {}), "labels": labels, "classes": list(model.classes)}
     history = _resume(model, optimizer, checkpoint, settings) if checkpoint.exists() else []
     yield from history
     for number in range(len(history), recipe.epochs):
@@ -174,7 +195,8 @@ def _save(
 
 def _resume(model: nn.Module, optimizer: torch.optim.Optimizer, path: Path, settings: dict[str, Any]) -> list[Epoch]:
     tensors, description = storage.read(path, KIND)
-    differing = sorted(name for name in settings if description["settings"].get(name) != settings[name])
+    theirs = description["settings"]
+    differing = sorted(name for name in settings.keys() | theirs.keys() if theirs.get(name) != settings.get(name))
     if differing:
         raise ValueError(
             f"{path} belongs to a run with other settings ({', '.join(differing)}); delete it, or choose another "

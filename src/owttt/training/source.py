@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from owttt.data.dataset import Dataset, Framed
 from owttt.data.stream_spec import StreamSpec
 from owttt.data.streams import Stream
 from owttt.models.networks import TIMM, build
-from owttt.models.package import CARD, SOURCE, write_model
+from owttt.models.package import CARD, SOURCE, WEIGHTS, write_model
 from owttt.models.source_model import Preprocessing, SourceModel
 from owttt.progress import track
 from owttt.provenance import environment, write_json
@@ -49,28 +50,63 @@ class Job:
     severity: int = 5
     test_number: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.size < 4 or (self.width is not None and self.width < 1):
+            raise ValueError(f"size must be at least 4 and width at least 1, got {self.size} and {self.width}.")
+
+    def identity(self, model: SourceModel) -> dict[str, Any]:
+        """Return what, besides the recipe, decides the weights."""
+        return {
+            "data": plain_name(self.data),
+            "network": self.network,
+            "width": self.width,
+            "preprocessing": json.loads(json.dumps(model.preprocessing.describe())),
+        }
+
 
 def train_source(job: Job, out: Path, *, root: Path | None = None, tell: Callable[[str], None] = print) -> SourceModel:
     """Train and write a model folder; a run that was interrupted goes on from its last epoch."""
+    if (out / WEIGHTS).exists():
+        raise ValueError(f"{out} holds a finished model; choose another folder, or delete it to train again.")
     data = registry.load(job.data, "train", root=root).compact()
     model = make_model(job, data)
+    tests = streams_to_test(job, model, data, root)
     images = Framed(data, model.preprocessing.frame)
     out.mkdir(parents=True, exist_ok=True)
     history = []
-    for epoch in train(model, images, job.recipe, out / CHECKPOINT):
+    for epoch in train(model, images, job.recipe, out / CHECKPOINT, what=job.identity(model)):
         tell(
             f"epoch {epoch.number:3} of {job.recipe.epochs}: loss {epoch.loss:.3f}, "
             f"{epoch.accuracy:.1f} % on augmented training images, {epoch.seconds:.0f} s"
         )
         history.append(epoch)
     model.attach(SourceStats.fit(model, batches(images), len(model.classes)))
-    model.card = measure(model, job, history, root)
+    model.card = measure(model, job, history, tests)
     write_model(out, model, job.network, job.width)
     model.source.save(out / SOURCE)
     write_json(out / CARD, model.card)
     write_bytes(out / "README.md", markdown(model.card).encode())
     (out / CHECKPOINT).unlink(missing_ok=True)
     return model
+
+
+def streams_to_test(job: Job, model: SourceModel, data: Dataset, root: Path | None) -> dict[str, Stream]:
+    """Return the clean test set and each corruption of it; what is wrong with them is found before training."""
+    streams = {}
+    for name in ("clean", *COMMON):
+        spec = StreamSpec(
+            known=job.test or job.data,
+            corruptions=() if name == "clean" else (name,),
+            severity=job.severity,
+            number=None if name == "clean" else job.test_number,
+        )
+        streams[name] = Stream(
+            spec, frame=model.preprocessing.frame, classes=model.classes, names=model.names, root=root
+        )
+    test = streams["clean"].known[0]
+    if torch.equal(test.labels, data.labels) and torch.equal(test.sample(0), data.sample(0)):
+        raise ValueError(f"{job.data} has no test images of its own; name some with --test.")
+    return streams
 
 
 def make_model(job: Job, data: Dataset) -> SourceModel:
@@ -85,23 +121,11 @@ def make_model(job: Job, data: Dataset) -> SourceModel:
     return SourceModel(network, preprocessing, data.classes, data.names)
 
 
-def measure(model: SourceModel, job: Job, history: list[Epoch], root: Path | None) -> dict[str, Any]:
+def measure(model: SourceModel, job: Job, history: list[Epoch], tests: Mapping[str, Stream]) -> dict[str, Any]:
     """Return the model card: accuracy on the clean test set and under each common corruption, and how it was made."""
-    test = job.test or job.data
-    clean, corrupted = 0.0, {}
-    for name in track(["clean", *COMMON], "accuracy"):
-        spec = StreamSpec(
-            known=test,
-            corruptions=() if name == "clean" else (name,),
-            severity=job.severity,
-            number=None if name == "clean" else job.test_number,
-        )
-        stream = Stream(spec, frame=model.preprocessing.frame, classes=model.classes, names=model.names, root=root)
-        percent = accuracy(model, stream)
-        if name == "clean":
-            clean, images = percent, len(stream.plan)
-        else:
-            corrupted[name] = percent
+    percent = {name: accuracy(model, stream) for name, stream in track(list(tests.items()), "accuracy")}
+    clean = percent.pop("clean")
+    images = len(tests["clean"].plan)
     return {
         "network": job.network,
         "width": job.width,
@@ -109,12 +133,12 @@ def measure(model: SourceModel, job: Job, history: list[Epoch], root: Path | Non
         "classes": len(model.classes),
         "size": job.size,
         "trained_on": plain_name(job.data),
-        "tested_on": plain_name(test),
+        "tested_on": plain_name(job.test or job.data),
         "test_images": images,
         "corrupted_images": min(images, job.test_number or images),
         "clean": clean,
-        "corrupted": corrupted,
-        "corrupted_mean": round(sum(corrupted.values()) / len(corrupted), 2),
+        "corrupted": percent,
+        "corrupted_mean": round(sum(percent.values()) / len(percent), 2),
         "severity": job.severity,
         "recipe": asdict(job.recipe),
         "history": [asdict(epoch) for epoch in history],
