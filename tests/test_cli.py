@@ -17,7 +17,7 @@ from owttt import models
 from owttt.bench.run import make_adapter, make_stream, outcome, steps
 from owttt.bench.spec import RunSpec, paper_preset
 from owttt.cli import main
-from owttt.data import registry
+from owttt.data.catalogue import catalogue
 from tests.test_training import save_npz
 
 NAMES = ("red", "green", "blue")
@@ -218,7 +218,7 @@ def test_data_list_says_what_where_from_and_whether_it_is_there(tmp_path, monkey
     monkeypatch.setenv("OWTTT_DATA", str(tmp_path))
     assert main(["data", "list"]) == 0
     shown = capsys.readouterr().out
-    for name, entry in registry.catalogue().items():
+    for name, entry in catalogue().items():
         assert re.search(rf"^ *{name} .*\bno\b", shown, re.MULTILINE), name
         assert entry.licence.split(",")[0].split()[0] in shown
 

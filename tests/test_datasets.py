@@ -9,11 +9,12 @@ import torch
 from PIL import Image
 
 from owttt.data import Frame, load
+from owttt.data.catalogue import catalogue
 from owttt.data.classes import align, without_known
 from owttt.data.dataset import ArrayImages, Framed
-from owttt.data.noise import Noise
+from owttt.data.noise import NOISE, Noise
 from owttt.data.npm import CIFAR10_CLASSES
-from owttt.data.registry import CORRUPTED, NOISE, OPENERS, catalogue, corruptions_of
+from owttt.data.registry import CORRUPTED, OPENERS, corruptions_of
 from tests import official
 
 
@@ -343,7 +344,7 @@ def test_corruptions_are_for_corrupted_sets(tmp_path):
 
 
 def test_noise_depends_on_its_number_only():
-    noise = Noise("normal")
+    noise = Noise("noise")
     batch = noise.batch([3, 7], Frame(16))
     assert batch.shape == (2, 3, 16, 16)
     assert (noise.batch([7], Frame(16))[0] == batch[1]).all()

@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from owttt.data import download, registry
+from owttt.data import catalogue, download, fetch, registry
+from owttt.data.catalogue import Entry
 from owttt.data.download import Web, md5
 from owttt.data.npm import NpmPackage, unpack_cifar10, unpack_mnist
-from owttt.data.registry import Entry
 from owttt.data.system import SystemFolder
 from tests import official
 
@@ -214,7 +214,7 @@ def entry(*sources, files=None, by_hand=""):
 @pytest.fixture
 def catalogued(monkeypatch):
     def put(made):
-        monkeypatch.setattr(registry, "catalogue", lambda: {"mine": made})
+        monkeypatch.setattr(catalogue, "catalogue", lambda: {"mine": made})
 
     return put
 
@@ -230,7 +230,7 @@ def test_get_takes_the_first_source_that_gives_the_right_files(tmp_path, catalog
         told = []
         (tmp_path / "set").mkdir()
         (tmp_path / "set" / "mine.txt").write_text("stays")
-        assert registry.get("mine", root=tmp_path, tell=told.append) == tmp_path
+        assert fetch.get("mine", root=tmp_path, tell=told.append) == tmp_path
     assert (tmp_path / "set" / "a.bin").read_bytes() == CONTENT
     assert (tmp_path / "set" / "extra.txt").exists()
     assert (tmp_path / "set" / "mine.txt").read_text() == "stays"
@@ -240,17 +240,17 @@ def test_get_takes_the_first_source_that_gives_the_right_files(tmp_path, catalog
     leftovers = [path.name for path in (tmp_path / ".work").iterdir() if not path.name.endswith(".lock")]
     assert not leftovers
 
-    registry.get("mine", root=tmp_path, tell=told.append)
+    fetch.get("mine", root=tmp_path, tell=told.append)
     assert "already there and as published" in told[-1]
 
 
 def test_a_damaged_set_is_fetched_again(tmp_path, catalogued):
     with serving({"a.bin": CONTENT}) as (_, base):
         catalogued(entry(Web((f"{base}/serves",), {"a.bin": checksum(CONTENT)}, "set", TIMEOUT)))
-        registry.get("mine", root=tmp_path)
+        fetch.get("mine", root=tmp_path)
         (tmp_path / "set" / "a.bin").write_bytes(CONTENT[:-1])
         told = []
-        registry.get("mine", root=tmp_path, tell=told.append)
+        fetch.get("mine", root=tmp_path, tell=told.append)
     assert "is damaged; fetching it again" in told[0]
     assert md5(tmp_path / "set" / "a.bin") == checksum(CONTENT)
 
@@ -260,7 +260,7 @@ def test_at_the_end_the_error_says_what_to_put_where(tmp_path, catalogued):
         web = Web((f"{base}/missing", f"{base}/stalls"), {"a.bin": checksum(CONTENT)}, "set", TIMEOUT)
         catalogued(entry(web, by_hand="Ask for it."))
         with pytest.raises(OSError, match="mine could not be fetched") as caught:
-            registry.get("mine", root=tmp_path)
+            fetch.get("mine", root=tmp_path)
     text = str(caught.value)
     assert "404" in text
     assert "no answer" in text
@@ -275,10 +275,10 @@ def test_what_came_is_kept_when_a_later_file_fails(tmp_path, catalogued):
     with serving({"a.bin": CONTENT, "b.bin": b"not yet"}) as (_, base):
         catalogued(replace(made, sources=(Web((f"{base}/serves",), sums, "set", TIMEOUT),)))
         with pytest.raises(OSError, match=r"b\.bin: tampered"):
-            registry.get("mine", root=tmp_path)
+            fetch.get("mine", root=tmp_path)
     with serving({"b.bin": second}) as (server, base):
         catalogued(replace(made, sources=(Web((f"{base}/serves",), sums, "set", TIMEOUT),)))
-        registry.get("mine", root=tmp_path)
+        fetch.get("mine", root=tmp_path)
         assert len(server.requests) == 1
     assert (tmp_path / "set" / "a.bin").read_bytes() == CONTENT
 
@@ -293,7 +293,7 @@ def test_a_corrupt_archive_gives_way_and_is_forgotten(tmp_path, catalogued, kind
         bad = Web((f"{base}/serves",), {f"broken.{kind}": ""}, timeout=TIMEOUT)
         catalogued(entry(bad, Web((f"{base}/serves",), {"good.tar.gz": ""}, timeout=TIMEOUT)))
         told = []
-        registry.get("mine", root=tmp_path, tell=told.append)
+        fetch.get("mine", root=tmp_path, tell=told.append)
     assert any("cannot be unpacked" in line or "lacks" in line for line in told)
     assert (tmp_path / "set" / "a.bin").read_bytes() == CONTENT
 
@@ -302,16 +302,16 @@ def test_complete_data_needs_no_writing(tmp_path, catalogued, monkeypatch):
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "a.bin").write_bytes(CONTENT)
     catalogued(entry())
-    monkeypatch.setattr(registry, "FileLock", None)
+    monkeypatch.setattr(fetch, "FileLock", None)
     told = []
-    registry.get("mine", root=tmp_path, tell=told.append)
+    fetch.get("mine", root=tmp_path, tell=told.append)
     assert told == ["mine: already there and as published."]
     catalogued(entry(files={"set/a.bin": "", "set/empty.bin": ""}, by_hand="Ask."))
     (tmp_path / "set" / "empty.bin").touch()
     with pytest.raises(OSError, match=r"mine cannot be fetched\. Ask\."):
-        registry.get("mine", root=tmp_path)
+        fetch.get("mine", root=tmp_path)
     catalogued(entry(files={"set/a.bin": ""}))
-    registry.get("mine", root=tmp_path, tell=told.append)
+    fetch.get("mine", root=tmp_path, tell=told.append)
     assert "not all of it has a published checksum" in told[-1]
 
 
@@ -319,7 +319,7 @@ def test_the_data_root_must_be_a_folder(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("OWTTT_DATA", str(tmp_path / "file"))
     with pytest.raises(NotADirectoryError, match="set OWTTT_DATA to one"):
-        registry.get("mnist")
+        fetch.get("mnist")
     with pytest.raises(NotADirectoryError, match="set OWTTT_DATA to one"):
         registry.load("mnist")
 
@@ -329,7 +329,7 @@ def test_an_archive_cannot_write_elsewhere(tmp_path, catalogued):
     with serving({"evil.tar.gz": evil}) as (_, base):
         catalogued(entry(Web((f"{base}/serves",), {"evil.tar.gz": checksum(evil)}, timeout=TIMEOUT)))
         with pytest.raises(OSError, match="cannot be unpacked"):
-            registry.get("mine", root=tmp_path / "root")
+            fetch.get("mine", root=tmp_path / "root")
     assert not list(tmp_path.rglob("evil.txt"))
 
 
@@ -339,7 +339,7 @@ def test_a_folder_of_the_system(tmp_path, catalogued):
     source = SystemFolder(tmp_path / "there", names)
     catalogued(entry(SystemFolder(tmp_path / "nowhere", names), source, files=dict.fromkeys(names, "")))
     told = []
-    registry.get("mine", root=tmp_path / "root", tell=told.append)
+    fetch.get("mine", root=tmp_path / "root", tell=told.append)
     assert any("nowhere: no such folder" in line for line in told)
     assert (tmp_path / "root" / "set" / "t10k-images-idx3-ubyte").exists()
 

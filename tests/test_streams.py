@@ -279,7 +279,7 @@ def test_a_corrupted_image_looks_the_same_whatever_else_is_left_out():
 def test_classes_are_the_models():
     known = images(12)
     names = ("0-3", "0-1")
-    made = Stream(replace(SPEC, unknown=("u",), number=6), known=known, unknown=[Noise("uniform", 20)], classes=names,
-                  frame=Frame(8))  # fmt: skip
+    spec = replace(SPEC, unknown=("u",), number=6)
+    made = Stream(spec, known=known, unknown=[Noise("uniform-noise", 20)], classes=names, frame=Frame(8))
     y = torch.cat([batch.y for batch in made])
     assert sorted(y.tolist()) == [UNKNOWN] * 6 + [0] * 3 + [1] * 3

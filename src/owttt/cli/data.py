@@ -9,7 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from owttt.cli.arguments import Commands
-from owttt.data import registry
+from owttt.data.catalogue import catalogue, data_root, find
+from owttt.data.fetch import get
+from owttt.data.noise import NOISE
 
 
 def add(commands: Commands) -> None:
@@ -17,26 +19,26 @@ def add(commands: Commands) -> None:
     parser = commands.add_parser("data", help="list and fetch data sets", description=__doc__)
     parts = parser.add_subparsers(required=True, metavar="list|get")
     parts.add_parser("list", help="what there is, from where, and what is present").set_defaults(command=show)
-    get = parts.add_parser("get", help="fetch data sets")
-    get.add_argument("names", nargs="+", metavar="NAME")
-    get.set_defaults(command=fetch)
+    getting = parts.add_parser("get", help="fetch data sets")
+    getting.add_argument("names", nargs="+", metavar="NAME")
+    getting.set_defaults(command=fetch)
 
 
 def show(chosen: argparse.Namespace) -> None:
     """Print the catalogue."""
     del chosen
-    Console().print(catalogue_table(registry.data_root()))
+    Console().print(catalogue_table(data_root()))
 
 
 def fetch(chosen: argparse.Namespace) -> None:
     """Fetch every set named; all are tried, and what failed is told at the end."""
     for name in chosen.names:
-        registry.find(name)
+        find(name)
     console = Console(stderr=True)
     problems = []
     for name in chosen.names:
         try:
-            registry.get(name, tell=lambda line: console.print(line, highlight=False, markup=False, soft_wrap=True))
+            get(name, tell=lambda line: console.print(line, highlight=False, markup=False, soft_wrap=True))
         except OSError as error:
             problems.append(str(error))
     if problems:
@@ -50,12 +52,12 @@ def catalogue_table(root: Path) -> Table:
     )
     for column in ("name", "MB", "present", "what"):
         table.add_column(column, justify="right" if column == "MB" else "left", no_wrap=column != "what")
-    for name, entry in registry.catalogue().items():
+    for name, entry in catalogue().items():
         sources = ", then ".join(_short(str(source)) for source in entry.sources) or "by hand"
         present = "[green]yes[/]" if not entry.missing(root) else "no"
         table.add_row(name, f"{entry.megabytes:,}", present, entry.about)
         table.add_row("", "", "", f"[dim]{entry.licence} · from {sources}[/]")
-    for name, about in registry.NOISE_ABOUT.items():
+    for name, about in NOISE.items():
         table.add_row(name, "0", "[green]yes[/]", about)
     return table
 

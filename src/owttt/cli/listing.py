@@ -10,8 +10,9 @@ from rich.table import Table
 
 from owttt import models
 from owttt.cli.arguments import Commands
-from owttt.data import registry
+from owttt.data.catalogue import catalogue, data_root
 from owttt.data.corruptions import COMMON, EXTRA
+from owttt.data.noise import NOISE
 from owttt.methods import METHODS
 from owttt.models.package import CARD, read_card
 
@@ -28,13 +29,13 @@ def show(chosen: argparse.Namespace) -> None:
     console = Console()
     console.print(_methods())
     console.print(_models())
-    root = registry.data_root()
-    here = [name for name, entry in registry.catalogue().items() if not entry.missing(root)]
-    away = [name for name in registry.catalogue() if name not in here]
+    root = data_root()
+    here = [name for name, entry in catalogue().items() if not entry.missing(root)]
+    away = [name for name in catalogue() if name not in here]
     for title, entries in (
         ("networks", [*models.NETWORKS, "timm:<name>"]),
         ("corruptions", [*COMMON, *EXTRA]),
-        ("data here", [*here, *registry.NOISE, "npz:<path>", "folder:<path>", "h5:<path>"]),
+        ("data here", [*here, *NOISE, "npz:<path>", "folder:<path>", "h5:<path>"]),
         ("data elsewhere", [*away, "(see `owttt data list`)"]),
     ):
         console.print(f"[bold]{title}[/]  {', '.join(entries)}", highlight=False)

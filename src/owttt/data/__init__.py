@@ -1,7 +1,9 @@
 """Data sets by name, corruptions, and the streams made of them."""
 
+from owttt.data.catalogue import data_root, names
 from owttt.data.dataset import Dataset, Frame
-from owttt.data.registry import data_root, get, load, names
+from owttt.data.fetch import get
+from owttt.data.registry import load
 from owttt.data.stream_spec import StreamSpec
 from owttt.data.streams import Batch, Stream
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal, final
+from typing import Final, final
 
 import torch
 from torch import Tensor
@@ -15,20 +15,23 @@ STD: Final = (0.247, 0.2435, 0.2616)
 """CIFAR-10's, the space in which the paper's noise is normal."""
 
 COUNT: Final = 10_000
+NOISE: Final = {
+    "noise": "normal noise in CIFAR-10's normalised space, as the paper's",
+    "uniform-noise": "uniform noise in every pixel",
+}
+"""Name → what it is."""
 
 
 @final
 class Noise(Dataset):
-    """`normal`: ε ~ N(0, 1) in normalised space, as the authors do, so it leaves 0 … 1; `uniform`: U(0, 1) pixels.
+    """`noise`: ε ~ N(0, 1) in normalised space, as the authors do, so it leaves 0 … 1; `uniform-noise`: U(0, 1) pixels.
 
     Theirs is drawn anew at every access; ours depends on the seed and the picture's number.
     """
 
-    def __init__(
-        self, form: Literal["normal", "uniform"], count: int = COUNT, *, size: int = 32, seed: int = 0
-    ) -> None:
+    def __init__(self, name: str, count: int = COUNT, *, size: int = 32, seed: int = 0) -> None:
         super().__init__([0] * count, ["noise"])
-        self.form, self.size, self.seed = form, size, seed
+        self.uniform, self.size, self.seed = name == "uniform-noise", size, seed
 
     def sample(self, index: int) -> Tensor:
         """Return one picture of the default size."""
@@ -41,7 +44,7 @@ class Noise(Dataset):
 
     def _draw(self, index: int, size: int) -> Tensor:
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + index)
-        if self.form == "uniform":
+        if self.uniform:
             return torch.rand(3, size, size, generator=generator)
         pixels = torch.randn(3, size, size, generator=generator)
         return pixels * torch.tensor(STD).view(3, 1, 1) + torch.tensor(MEAN).view(3, 1, 1)
