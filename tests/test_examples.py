@@ -4,6 +4,7 @@ import re
 import runpy
 from pathlib import Path
 
+import pytest
 import torch
 
 import owttt
@@ -20,6 +21,33 @@ def test_the_digits(tmp_path, capsys):
     assert (tmp_path / "digits.png").stat().st_size > 10_000
     shown = capsys.readouterr().out
     assert all(name in shown for name in (*owttt.METHODS, "Acc_H", "digits.png"))
+
+
+def test_the_demo_without_data_runs_the_digits(tmp_path, monkeypatch, capsys):
+    demo = runpy.run_path(str(ROOT / "examples" / "demo.py"))
+
+    def get(name, tell):
+        raise OSError(f"{name} could not be fetched.")
+
+    monkeypatch.setattr(owttt.data, "get", get)
+    monkeypatch.setattr(runpy, "run_path", lambda path: {"main": lambda words: {"digits": words}})
+    assert demo["main"](["--out", str(tmp_path)]) == {"digits": ["--seed", "0", "--out", str(tmp_path)]}
+    shown = capsys.readouterr().out
+    assert "cifar10 could not be fetched" in shown
+    assert "the digits run instead" in shown
+
+
+def test_the_demo_on_real_data(tmp_path, monkeypatch, capsys):
+    try:
+        owttt.data.load("cifar10"), owttt.data.load("mnist")
+    except FileNotFoundError:
+        pytest.skip("CIFAR-10 and MNIST are not here; `owttt data get cifar10 mnist` fetches them")
+    demo = runpy.run_path(str(ROOT / "examples" / "demo.py"))
+    runs = demo["main"](["--number", "130", "--out", str(tmp_path)])
+    assert list(runs) == list(owttt.METHODS)
+    assert (tmp_path / "cifar10.png").stat().st_size > 10_000
+    assert all((tmp_path / f"{name}.json").exists() for name in runs)
+    assert "Acc_H" in capsys.readouterr().out
 
 
 def test_own_method(capsys):

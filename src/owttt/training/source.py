@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, final
@@ -82,31 +82,23 @@ def train_source(job: Job, out: Path, *, root: Path | None = None, tell: Callabl
         history.append(epoch)
     model.attach(SourceStats.fit(model, batches(images), len(model.classes)))
     model.card = measure(model, job, history, tests)
-    write_model(out, model, job.network, job.width)
     model.source.save(out / SOURCE)
     write_json(out / CARD, model.card)
     write_bytes(out / "README.md", markdown(model.card).encode())
+    write_model(out, model, job.network, job.width)
     (out / CHECKPOINT).unlink(missing_ok=True)
     return model
 
 
 def streams_to_test(job: Job, model: SourceModel, data: Dataset, root: Path | None) -> dict[str, Stream]:
     """Return the clean test set and each corruption of it; what is wrong with them is found before training."""
-    streams = {}
-    for name in ("clean", *COMMON):
-        spec = StreamSpec(
-            known=job.test or job.data,
-            corruptions=() if name == "clean" else (name,),
-            severity=job.severity,
-            number=None if name == "clean" else job.test_number,
-        )
-        streams[name] = Stream(
-            spec, frame=model.preprocessing.frame, classes=model.classes, names=model.names, root=root
-        )
-    test = streams["clean"].known[0]
-    if torch.equal(test.labels, data.labels) and torch.equal(test.sample(0), data.sample(0)):
+    test = registry.load(job.test or job.data, root=root)
+    if len(test) == len(data) and all(torch.equal(test.sample(n), data.sample(n)) for n in (0, len(data) - 1)):
         raise ValueError(f"{job.data} has no test images of its own; name some with --test.")
-    return streams
+    framed = Framed(test, model.preprocessing.frame)
+    whole = StreamSpec(known=job.test or job.data, severity=job.severity)
+    specs = {"clean": whole} | {name: replace(whole, corruptions=(name,), number=job.test_number) for name in COMMON}
+    return {name: Stream(spec, known=framed, classes=model.classes, names=model.names) for name, spec in specs.items()}
 
 
 def make_model(job: Job, data: Dataset) -> SourceModel:
