@@ -16,13 +16,15 @@ from owttt import models
 from owttt.adapter import Adapter, Classifier, wrap
 from owttt.bench.spec import RunSpec
 from owttt.data import registry
+from owttt.data.catalogue import data_root
 from owttt.data.classes import align
 from owttt.data.dataset import Framed
 from owttt.data.streams import Stream
 from owttt.metrics import OpenWorldMetrics
 from owttt.models.source_model import SourceModel
 from owttt.provenance import environment
-from owttt.source import SourceStats
+from owttt.source import SourceStats, fingerprint
+from owttt.storage import digest
 from owttt.training import batches
 
 CURVES: Final = ("acc_s", "acc_n", "acc_h")
@@ -66,12 +68,12 @@ def make_stream(spec: RunSpec, model: SourceModel) -> Stream:
     return Stream(spec.stream, frame=model.preprocessing.frame, classes=model.classes, names=model.names)
 
 
-def make_adapter(spec: RunSpec, model: SourceModel) -> Adapter:
-    """Wrap a model as a run says."""
+def make_adapter(spec: RunSpec, model: SourceModel, source: SourceStats | None = None) -> Adapter:
+    """Wrap a model as a run says; the source statistics are the model's, or fitted, unless they are given."""
     return wrap(
         model,
         spec.method,
-        source=source_of(model, spec.source),
+        source=source_of(model, spec.source) if source is None else source,
         order=spec.order,
         score=spec.score,
         threshold=spec.threshold,
@@ -83,7 +85,10 @@ def make_adapter(spec: RunSpec, model: SourceModel) -> Adapter:
 
 
 def source_of(model: SourceModel, data: str | None) -> SourceStats:
-    """Return the model's statistics, fitted on a data set where it brings none (or another is asked for)."""
+    """Return the model's statistics, fitted on a data set where it brings none (or another is asked for).
+
+    What was fitted is kept in the data root: on a large set it takes a while.
+    """
     if data is None and model.has_source:
         return model.source
     if data is None:
@@ -91,8 +96,16 @@ def source_of(model: SourceModel, data: str | None) -> SourceStats:
             "This model brings no source statistics (one restricted to some classes never does). Name data of its "
             "classes with --source, e.g. imagenet, npz:<path> or folder:<path>; they are fitted on its training split."
         )
-    known = align(registry.load(data, "train"), model.classes, model.names)
-    return SourceStats.fit(model, batches(Framed(known, model.preprocessing.frame)), len(model.classes))
+    known = Framed(align(registry.load(data, "train"), model.classes, model.names), model.preprocessing.frame)
+    some = known.batch(range(min(len(known), 16)))
+    key = digest([("labels", known.labels), ("samples", some)], fingerprint(model))
+    path = data_root() / "statistics" / f"{key[:32]}.safetensors"
+    if path.exists():
+        return SourceStats.load(path)
+    source = SourceStats.fit(model, batches(known), len(model.classes))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    source.save(path)
+    return source
 
 
 def steps(adapter: Adapter, stream: Iterable[tuple[Tensor, Tensor]], num_classes: int) -> Iterator[Step]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import Final, NamedTuple, final
 
 import numpy as np
 import torch
@@ -24,7 +24,10 @@ from owttt.data.corruptions import corrupt, frost_from_folder, synthetic_frost
 from owttt.data.dataset import Dataset, Frame
 from owttt.data.plan import Ints, plan
 from owttt.data.stream_spec import StreamSpec
+from owttt.storage import digest
 from owttt.types import UNKNOWN
+
+FINGERPRINT_SAMPLES: Final = 16
 
 
 class Batch(NamedTuple):
@@ -94,6 +97,16 @@ class Stream:
                 f"{tuple(sample.shape[1:])}; a frame makes grey images RGB."
             )
         return tuple(sample.shape[1:])
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the data sets it draws from: their labels, and some samples of each as the model gets them."""
+        parts = []
+        for number, dataset in enumerate((*self.known, *self.unknown)):
+            some = np.linspace(0, len(dataset) - 1, min(len(dataset), FINGERPRINT_SAMPLES)).astype(np.int64)
+            parts.append((f"{number} labels", dataset.labels))
+            parts.append((f"{number} samples", dataset.batch(torch.from_numpy(some), self.frame)))
+        return digest(parts)
 
     def __len__(self) -> int:
         return math.ceil(len(self.plan) / self.spec.batch_size)

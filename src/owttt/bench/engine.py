@@ -1,0 +1,109 @@
+"""Many runs: what is done is never redone, what fails is told and the rest goes on, processes share the work."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, final
+
+import torch
+from filelock import FileLock
+
+from owttt.bench.results import ALGORITHM, Results
+from owttt.bench.run import load_model, make_adapter, make_stream, record, source_of, steps
+from owttt.bench.spec import RunSpec
+from owttt.data.stream_spec import StreamSpec
+from owttt.models.source_model import SourceModel
+from owttt.source import fingerprint
+
+COST: Final = {"test": 1.0, "bn": 1.2, "tent": 2.7, "shot": 4.9, "ttt++": 4.5, "ttac": 4.5, "owttt": 4.4}
+"""Time of a sample in forward passes, as measured in `benchmarks`."""
+
+
+@final
+@dataclass(frozen=True)
+class Done:
+    """What came of a run: its record, or why there is none."""
+
+    spec: RunSpec
+    record: dict[str, Any] | None
+    error: str = ""
+    fresh: bool = True
+    """Whether it was run now, not found."""
+
+
+def cost(spec: RunSpec) -> float:
+    """Return how long a run takes, in forward passes of a sample."""
+    return COST.get(spec.method, max(COST.values())) * (spec.stream.number or 10_000) * (1 + spec.stream.ratio)
+
+
+def execute(specs: Sequence[RunSpec], folder: Path, *, jobs: int = 1) -> Iterator[Done]:
+    """Run what is not done yet, and yield every run as it is there, in any order."""
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    if jobs == 1:
+        yield from (_one(spec, folder) for spec in specs)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, context, initializer=torch.set_num_threads, initargs=(threads,)) as pool:
+        futures = {pool.submit(_one, spec, folder): spec for spec in specs}
+        for future in as_completed(futures):
+            error = future.exception()
+            yield Done(futures[future], None, f"{type(error).__name__}: {error}") if error else future.result()
+
+
+def _one(spec: RunSpec, folder: Path) -> Done:
+    """Find a run or do it, alone: another process that is at it is waited for."""
+    results = Results(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        prints = fingerprints(spec)
+        found = results.read(spec, prints)
+        if found is None:
+            with FileLock(results.path(spec).with_suffix(".lock")):
+                found = results.read(spec, prints)
+                if found is None:
+                    return Done(spec, results.write(spec, run(spec), prints))
+        return Done(spec, found, fresh=False)
+    except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
+        return Done(spec, None, f"{type(error).__name__}: {error}")
+
+
+def run(spec: RunSpec) -> dict[str, Any]:
+    """Do a run and return its record."""
+    model = _model(_essence(spec))
+    stream = make_stream(spec, model)
+    adapter = make_adapter(spec, model, model.source)
+    return record(spec, adapter, stream, list(steps(adapter, stream, len(model.classes))))
+
+
+def fingerprints(spec: RunSpec) -> dict[str, Any]:
+    """Return what decides a run's numbers besides its spec: model, data, and the version of the algorithm."""
+    essence = _essence(spec)
+    return {"algorithm": ALGORITHM, "model": fingerprint(_model(essence)), "data": _data(essence)}
+
+
+def _essence(spec: RunSpec) -> str:
+    """Return what of a run decides its model and data, as something to remember them by."""
+    stream = replace(StreamSpec(), known=spec.stream.known, corruptions=spec.stream.corruptions, number=1)
+    stream = replace(stream, severity=spec.stream.severity, unknown=spec.stream.unknown, repeat=True)
+    plain = RunSpec(spec.model, stream, source=spec.source, restrict=spec.restrict)
+    return json.dumps(plain.describe(), sort_keys=True)
+
+
+@lru_cache(maxsize=4)
+def _model(essence: str) -> SourceModel:
+    spec = RunSpec.parse(json.loads(essence))
+    model = load_model(spec)
+    model.attach(source_of(model, spec.source))
+    return model
+
+
+@lru_cache(maxsize=1024)
+def _data(essence: str) -> str:
+    return make_stream(RunSpec.parse(json.loads(essence)), _model(essence)).fingerprint

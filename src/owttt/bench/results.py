@@ -1,0 +1,55 @@
+"""A folder of results: one JSON a run, found again by what decided it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, final
+
+from owttt.bench.spec import RunSpec
+from owttt.provenance import write_json
+
+ALGORITHM: Final = 1
+"""Raised whenever a change of the library changes the numbers of a run."""
+
+
+@final
+@dataclass(frozen=True)
+class Results:
+    """Records by run. Two processes may share a folder: files appear whole, and a run is done under its lock."""
+
+    folder: Path
+
+    def path(self, spec: RunSpec) -> Path:
+        """Return the file of a run: its method and unknown set to read, a digest of all of it to tell it apart."""
+        text = json.dumps(spec.describe(), sort_keys=True)
+        return self.folder / f"{spec.method}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+
+    def read(self, spec: RunSpec, fingerprints: dict[str, Any]) -> dict[str, Any] | None:
+        """Return a run's record if it is there and was made with this model, data and algorithm."""
+        try:
+            record: dict[str, Any] = json.loads(self.path(spec).read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            return None
+        return record if record.get("fingerprints") == fingerprints else None
+
+    def write(self, spec: RunSpec, record: dict[str, Any], fingerprints: dict[str, Any]) -> dict[str, Any]:
+        """Write a run's record, atomically, and return it as it will be read."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_json(self.path(spec), {**record, "fingerprints": fingerprints})
+        written: dict[str, Any] = json.loads(self.path(spec).read_text(encoding="utf-8"))
+        return written
+
+    def all(self) -> list[dict[str, Any]]:
+        """Return every record of the folder that can be read."""
+        records = []
+        for path in sorted(self.folder.glob("*.json")):
+            try:
+                record = json.loads(path.read_text(encoding="utf-8"))
+            except ValueError:
+                continue
+            if record.get("kind") == "owttt run":
+                records.append(record)
+        return records

@@ -1,0 +1,111 @@
+"""Many runs: done once, found again, told when they fail, shared between processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from owttt.bench import engine
+from owttt.bench.engine import cost, execute
+from owttt.bench.results import Results
+from owttt.bench.spec import RunSpec
+from owttt.data import StreamSpec
+from tests.test_cli import place  # noqa: F401
+
+
+@pytest.fixture
+def specs(place, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("OWTTT_DATA", str(tmp_path / "root"))
+    engine._model.cache_clear()
+    engine._data.cache_clear()
+    stream = StreamSpec(known=f"npz:{place / 'known.npz'}", unknown=(f"npz:{place / 'unknown.npz'}",), batch_size=10)
+    base = RunSpec(str(place / "model"), stream)
+    return [
+        replace(base, method=method, stream=replace(stream, seed=seed)) for method in ("test", "bn") for seed in (0, 1)
+    ]
+
+
+def test_what_is_done_is_never_redone(specs, tmp_path, monkeypatch):
+    first = list(execute(specs, tmp_path / "r"))
+    assert all(done.fresh and done.record["metrics"]["n_known"] == 30 for done in first)
+    monkeypatch.setattr(engine, "run", None)
+    again = list(execute(specs, tmp_path / "r"))
+    assert [done.record for done in again] == [done.record for done in first]
+    assert not any(done.fresh for done in again)
+    assert len(Results(tmp_path / "r").all()) == 4
+
+
+def test_other_data_another_model_or_algorithm_is_another_result(specs, place, tmp_path, monkeypatch):  # noqa: F811
+    list(execute(specs[:1], tmp_path / "r"))
+    monkeypatch.setattr(engine, "ALGORITHM", 99)
+    assert next(execute(specs[:1], tmp_path / "r")).fresh
+    with np.load(place / "unknown.npz") as file:
+        np.savez(tmp_path / "other.npz", x=255 - file["x"], y=file["y"])
+    before = engine.fingerprints(specs[0])
+    other = replace(specs[0], stream=replace(specs[0].stream, unknown=(f"npz:{tmp_path / 'other.npz'}",)))
+    assert engine.fingerprints(other)["data"] != before["data"]
+    assert engine.fingerprints(other)["model"] == before["model"]
+
+
+def test_a_damaged_record_is_made_anew(specs, tmp_path):
+    list(execute(specs[:1], tmp_path / "r"))
+    path = Results(tmp_path / "r").path(specs[0])
+    path.write_text(path.read_text()[:100])
+    assert Results(tmp_path / "r").all() == []
+    assert next(execute(specs[:1], tmp_path / "r")).fresh
+
+
+def test_a_run_that_fails_is_told_and_the_rest_goes_on(specs, tmp_path):
+    bad = replace(specs[0], stream=replace(specs[0].stream, unknown=("npz:gone.npz",)))
+    wrong = replace(specs[0], options={"speed": 1})
+    done = list(execute([bad, wrong, specs[1]], tmp_path / "r"))
+    assert "FileNotFoundError: gone.npz: no such file" in done[0].error
+    assert "has no option ['speed']" in done[1].error
+    assert done[2].record is not None
+
+
+def test_processes_share_the_work(specs, tmp_path):
+    done = list(execute(specs, tmp_path / "r", jobs=2))
+    assert {done.spec.method for done in done} == {"test", "bn"}
+    alone = {Results(tmp_path).path(d.spec): d.record["metrics"] for d in execute(specs, tmp_path / "alone")}
+    assert {Results(tmp_path).path(d.spec): d.record["metrics"] for d in done} == alone
+
+
+def test_a_kill_loses_at_most_the_run_under_way(specs, tmp_path):
+    (tmp_path / "specs.json").write_text(json.dumps([spec.describe() for spec in specs] * 1))
+    code = (
+        "import json, sys, pathlib\n"
+        "from owttt.bench.engine import execute\nfrom owttt.bench.spec import RunSpec\n"
+        "specs = [RunSpec.parse(d) for d in json.loads(pathlib.Path(sys.argv[1]).read_text())]\n"
+        "for done in execute(specs, pathlib.Path(sys.argv[2])): assert done.record, done.error\n"
+    )
+    words = [sys.executable, "-c", code, str(tmp_path / "specs.json"), str(tmp_path / "r")]
+    process = subprocess.Popen(words)
+    deadline = time.monotonic() + 60
+    while not list((tmp_path / "r").glob("*.json")) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = len(Results(tmp_path / "r").all())
+    assert kept >= 1
+    done = list(execute(specs, tmp_path / "r"))
+    assert sum(not d.fresh for d in done) >= kept
+    assert all(d.record for d in done)
+
+
+def test_source_statistics_are_fitted_once(specs, place, tmp_path):  # noqa: F811
+    spec = replace(specs[0], source=f"npz:{place / 'known.npz'}")
+    list(execute([spec, replace(spec, method="bn")], tmp_path / "r"))
+    assert len(list((tmp_path / "root" / "statistics").iterdir())) == 1
+
+
+def test_cost_is_in_forward_passes():
+    spec = RunSpec("m", StreamSpec(number=100, ratio=0.5), method="test")
+    assert cost(spec) == 150
+    assert cost(replace(spec, method="owttt")) == pytest.approx(4.4 * 150)
