@@ -40,6 +40,21 @@ def live(items: Iterable[T], total: int, description: str, tell: Callable[[T], s
             yield item
 
 
+def weighted(items: Iterable[T], description: str, total: float, weight: Callable[[T], float]) -> Iterator[T]:
+    """Yield items of different weight behind a bar whose estimate counts the weight, not the items."""
+    columns = (
+        BarColumn(),
+        TextColumn("{task.percentage:.0f} %"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[count]}"),
+    )
+    with _bar(*columns) as progress:
+        task = progress.add_task(description, total=total, count="")
+        for number, item in enumerate(items, start=1):
+            progress.update(task, advance=weight(item), count=f"{number} done")
+            yield item
+
+
 @contextmanager
 def byte_bar(description: str, total: int | None, done: int) -> Iterator[Callable[[int], None]]:
     """Show how a download goes; call the result with the number of bytes that came."""

@@ -1,0 +1,123 @@
+"""A table as it is run here: which rows, corruptions and seeds, how many samples, what stands in for what."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, final
+
+from owttt.bench.grid import Grid, Line, changed
+from owttt.bench.spec import RunSpec
+from owttt.data.catalogue import catalogue, data_root
+from owttt.names import nearest
+
+Cell = tuple[str, str]
+"""Row and column."""
+
+
+@final
+@dataclass(frozen=True)
+class Campaign:
+    """A grid and the choices made about it.
+
+    number    known samples a run; the paper's if None
+    stand_ins data sets to use in the place of others, by name: {"svhn": "npz:notmnist.npz"}
+    changes   of every run, e.g. another model
+    """
+
+    grid: Grid
+    number: int | None = None
+    seeds: tuple[int, ...] = (0,)
+    rows: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    corruptions: tuple[str, ...] = ()
+    stand_ins: Mapping[str, str] = field(default_factory=dict)
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for chosen, there in (
+            (self.rows, [row.name for row in self.grid.rows]),
+            (self.columns, [column.name for column in self.grid.columns]),
+            (self.corruptions, self.grid.corruptions),
+        ):
+            for name in chosen:
+                if name not in there:
+                    raise ValueError(f"{self.grid.name} has no {name!r}. {nearest(name, there)}")
+        if not self.seeds:
+            raise ValueError("A campaign needs at least one seed.")
+
+    def cells(self) -> dict[Cell, list[RunSpec]]:
+        """Return the runs of every cell, for all seeds."""
+        grid = replace(self.grid, corruptions=self.corruptions or self.grid.corruptions)
+        return {
+            (row.name, column.name): [
+                self._adjusted(spec, seed) for seed in self._seeds(row) for spec in grid.cell(row, column)
+            ]
+            for row in self._chosen(grid.rows, self.rows)
+            for column in self._chosen(grid.columns, self.columns)
+        }
+
+    def specs(self) -> list[RunSpec]:
+        """Return every run once."""
+        unique: list[RunSpec] = []
+        for runs in self.cells().values():
+            unique.extend(run for run in runs if run not in unique)
+        return unique
+
+    def missing_data(self) -> list[str]:
+        """Return the data sets of the catalogue that are needed and not there."""
+        needed = {name.partition("@")[0] for run in self.specs() for name in (run.stream.known, *run.stream.unknown)}
+        root = data_root()
+        return sorted(name for name in needed if name in catalogue() and catalogue()[name].missing(root))
+
+    def published(self, cell: Cell) -> tuple[float, ...] | None:
+        """Return the paper's numbers of a cell."""
+        columns = [column.name for column in self.grid.columns]
+        numbers = next(row.published for row in self.grid.rows if row.name == cell[0])
+        return numbers[columns.index(cell[1])] if numbers else None
+
+    def _seeds(self, row: Line) -> tuple[int, ...]:
+        """Return the seeds of a row; one that has a seed of its own is about just that one."""
+        return (row.changes["seed"],) if "seed" in row.changes else self.seeds
+
+    def _adjusted(self, spec: RunSpec, seed: int) -> RunSpec:
+        known, unknown = self._stand_in(spec.stream.known), map(self._stand_in, spec.stream.unknown)
+        stream = {"known": known, "unknown": tuple(unknown), "seed": seed, "number": self.number, "repeat": True}
+        return changed(spec, {**stream, **self.changes})
+
+    def _stand_in(self, name: str) -> str:
+        """Return what is used for a data set; a stand-in is not corrupted unless it says so."""
+        plain = name.partition("@")[0]
+        return self.stand_ins.get(plain, name)
+
+    @staticmethod
+    def _chosen(lines: Sequence[Line], names: Sequence[str]) -> list[Line]:
+        return [line for line in lines if not names or line.name in names]
+
+
+@final
+@dataclass(frozen=True)
+class Summary:
+    """A cell's numbers: mean and deviation over the seeds for every metric, in percent, and of how many runs."""
+
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+    runs: int
+
+
+def summarise(records: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> Summary:
+    """Average a cell's records: over the corruptions of each seed, then over the seeds."""
+    seeds: dict[int, list[Mapping[str, Any]]] = {}
+    for record in records:
+        seeds.setdefault(record["spec"]["stream"]["seed"], []).append(record["metrics"])
+    by_seed = [
+        tuple(100 * statistics.fmean(float(values[name]) for values in group) for name in metrics)
+        for group in seeds.values()
+    ]
+    columns = list(zip(*by_seed, strict=True))
+    return Summary(
+        mean=tuple(statistics.fmean(column) for column in columns),
+        deviation=tuple(statistics.stdev(column) if len(column) > 1 else 0.0 for column in columns),
+        runs=len(records),
+    )

@@ -1,0 +1,116 @@
+"""`owttt bench`: a table of the paper on your data, the published numbers beside."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from owttt.bench.campaign import Campaign, Cell, Summary, summarise
+from owttt.bench.engine import Done, cost, execute
+from owttt.bench.grid import find, paper
+from owttt.bench.results import Results
+from owttt.bench.tables import grid_table
+from owttt.cli.arguments import Commands, words
+from owttt.progress import weighted
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    parser = commands.add_parser("bench", help="a table of the paper", description=__doc__)
+    parser.add_argument("name", nargs="?", help=", ".join(paper()))
+    parser.add_argument("--list", action="store_true", help="what there is, what it costs, which data it lacks")
+    parser.add_argument("--scale", type=float, help="share of the paper's samples a run, e.g. 0.2")
+    parser.add_argument("--number", type=int, help="known samples a run")
+    parser.add_argument("--seeds", type=lambda text: tuple(map(int, words(text))), default=(0,), help="e.g. 0,1,2")
+    parser.add_argument("--methods", type=words, default=(), metavar="ROWS", help="some of the rows, with commas")
+    parser.add_argument("--columns", type=words, default=(), help="some of the columns, with commas")
+    parser.add_argument("--corruptions", type=words, default=(), help="some of the corruptions, with commas")
+    parser.add_argument("--model", help="another model")
+    parser.add_argument("--source", help="data set to fit source statistics on, if the model brings none")
+    parser.add_argument(
+        "--stand-in", action="append", default=[], metavar="NAME=DATA", help="use DATA in the place of NAME"
+    )
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument(
+        "--results", type=Path, default=Path("results"), help="folder; what is done there is not redone"
+    )
+    parser.set_defaults(command=command)
+
+
+def command(chosen: argparse.Namespace) -> None:
+    """List the tables, or run one and print it."""
+    console = Console()
+    if chosen.list or chosen.name is None:
+        console.print(_listing())
+        return
+    campaign = campaign_of(chosen)
+    for name in campaign.missing_data():
+        console.print(
+            f"[red]{name} is not here[/]: `owttt data get {name}`, or --stand-in {name}=DATA", highlight=False
+        )
+    records, failed = run(campaign, chosen.results, chosen.jobs)
+    summaries = summaries_of(campaign, records)
+    console.print(grid_table(campaign, summaries))
+    for name, stand_in in campaign.stand_ins.items():
+        console.print(f"{stand_in} stands in for {name}.", highlight=False, markup=False, soft_wrap=True)
+    if failed:
+        reasons = sorted({done.error for done in failed})
+        raise ValueError(f"{len(failed)} of {len(campaign.specs())} runs failed:\n" + "\n".join(reasons))
+
+
+def campaign_of(chosen: argparse.Namespace) -> Campaign:
+    """Return the table with the choices made about it."""
+    grid = find(chosen.name)
+    pairs = [text.partition("=") for text in chosen.stand_in]
+    if not all(data for _, _, data in pairs):
+        raise ValueError(f"--stand-in takes NAME=DATA, got {chosen.stand_in}.")
+    if chosen.scale is not None and not 0 < chosen.scale <= 1:
+        raise ValueError(f"--scale is a share above 0 and up to 1, got {chosen.scale}.")
+    number = chosen.number if chosen.scale is None else round(chosen.scale * grid.number)
+    changes = {name: value for name in ("model", "source") if (value := getattr(chosen, name)) is not None}
+    return Campaign(
+        grid,
+        number=number,
+        seeds=chosen.seeds,
+        rows=chosen.methods,
+        columns=chosen.columns,
+        corruptions=chosen.corruptions,
+        stand_ins={name: data for name, _, data in pairs},
+        changes=changes,
+    )
+
+
+def run(campaign: Campaign, folder: Path, jobs: int) -> tuple[list[Done], list[Done]]:
+    """Run what is not done, behind a bar; return what came and what failed."""
+    specs = campaign.specs()
+    total = sum(map(cost, specs))
+    done = list(weighted(execute(specs, folder, jobs=jobs), campaign.grid.name, total, lambda one: cost(one.spec)))
+    return [one for one in done if one.record], [one for one in done if not one.record]
+
+
+def summaries_of(campaign: Campaign, done: list[Done]) -> dict[Cell, Summary]:
+    """Return the numbers of every cell whose runs are all there."""
+    by_file = {Results(Path()).path(one.spec): one.record for one in done}
+    result = {}
+    for cell, runs in campaign.cells().items():
+        records = [by_file.get(Results(Path()).path(run)) for run in runs]
+        there = [record for record in records if record]
+        if len(there) == len(runs):
+            result[cell] = summarise(there, campaign.grid.metrics)
+    return result
+
+
+def _listing() -> Table:
+    table = Table(title="Tables of the paper", box=None)
+    for column in ("name", "runs", "forward passes", "what", "lacks"):
+        table.add_column(column, justify="right" if column in ("runs", "forward passes") else "left")
+    for name, grid in paper().items():
+        campaign = Campaign(grid)
+        specs = campaign.specs()
+        lacks = ", ".join(campaign.missing_data()) or "nothing"
+        passes = f"{sum(map(cost, specs)) / 1e6:.1f} M"
+        table.add_row(name, str(len(specs)), passes, f"{grid.label}, {grid.title}", lacks)
+    return table
