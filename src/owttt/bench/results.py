@@ -23,9 +23,8 @@ class Results:
     folder: Path
 
     def path(self, spec: RunSpec) -> Path:
-        """Return the file of a run: its method and unknown set to read, a digest of all of it to tell it apart."""
-        text = json.dumps(spec.describe(), sort_keys=True)
-        return self.folder / f"{spec.method}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+        """Return the file of a run."""
+        return self.folder / file_name(spec)
 
     def read(self, spec: RunSpec, fingerprints: dict[str, Any]) -> dict[str, Any] | None:
         """Return a run's record if it is there and was made with this model, data and algorithm."""
@@ -53,3 +52,9 @@ class Results:
             if record.get("kind") == "owttt run":
                 records.append(record)
         return records
+
+
+def file_name(spec: RunSpec) -> str:
+    """Return the name of a run's file: its method to read, and a digest of all of it to tell it apart."""
+    text = json.dumps(spec.describe(), sort_keys=True)
+    return f"{spec.method}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"

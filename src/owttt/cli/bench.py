@@ -8,13 +8,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from owttt.bench.campaign import Campaign, Cell, Summary, summarise
+from owttt.bench.campaign import Campaign
 from owttt.bench.engine import Done, cost, execute
 from owttt.bench.grid import find, paper
-from owttt.bench.results import Results
+from owttt.bench.manifest import manifest, summaries_of
 from owttt.bench.tables import grid_table
-from owttt.cli.arguments import Commands, words
+from owttt.cli.arguments import Commands, words, writable
 from owttt.progress import weighted
+from owttt.provenance import write_json
 
 
 def add(commands: Commands) -> None:
@@ -51,11 +52,12 @@ def command(chosen: argparse.Namespace) -> None:
         console.print(
             f"[red]{name} is not here[/]: `owttt data get {name}`, or --stand-in {name}=DATA", highlight=False
         )
-    records, failed = run(campaign, chosen.results, chosen.jobs)
-    summaries = summaries_of(campaign, records)
-    console.print(grid_table(campaign, summaries))
+    done = run(campaign, chosen.results, chosen.jobs)
+    write_json(writable(chosen.results / "tables" / f"{chosen.name}.json"), manifest(campaign, done))
+    console.print(grid_table(campaign, summaries_of(campaign, done)))
     for name, stand_in in campaign.stand_ins.items():
         console.print(f"{stand_in} stands in for {name}.", highlight=False, markup=False, soft_wrap=True)
+    failed = [one for one in done if one.error]
     if failed:
         reasons = sorted({done.error for done in failed})
         raise ValueError(f"{len(failed)} of {len(campaign.specs())} runs failed:\n" + "\n".join(reasons))
@@ -83,24 +85,11 @@ def campaign_of(chosen: argparse.Namespace) -> Campaign:
     )
 
 
-def run(campaign: Campaign, folder: Path, jobs: int) -> tuple[list[Done], list[Done]]:
-    """Run what is not done, behind a bar; return what came and what failed."""
+def run(campaign: Campaign, folder: Path, jobs: int) -> list[Done]:
+    """Run what is not done, behind a bar."""
     specs = campaign.specs()
     total = sum(map(cost, specs))
-    done = list(weighted(execute(specs, folder, jobs=jobs), campaign.grid.name, total, lambda one: cost(one.spec)))
-    return [one for one in done if one.record], [one for one in done if not one.record]
-
-
-def summaries_of(campaign: Campaign, done: list[Done]) -> dict[Cell, Summary]:
-    """Return the numbers of every cell whose runs are all there."""
-    by_file = {Results(Path()).path(one.spec): one.record for one in done}
-    result = {}
-    for cell, runs in campaign.cells().items():
-        records = [by_file.get(Results(Path()).path(run)) for run in runs]
-        there = [record for record in records if record]
-        if len(there) == len(runs):
-            result[cell] = summarise(there, campaign.grid.metrics)
-    return result
+    return list(weighted(execute(specs, folder, jobs=jobs), campaign.grid.name, total, lambda one: cost(one.spec)))
 
 
 def _listing() -> Table:
