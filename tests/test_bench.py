@@ -1,6 +1,7 @@
 """Tables of the paper as they are run: choices, stand-ins, means over corruptions and seeds, the command."""
 
 import json
+import re
 
 import pytest
 
@@ -78,11 +79,34 @@ def test_the_command(place, tmp_path, capsys, monkeypatch):  # noqa: F811
     assert table["cells"][0]["published"] == [63.9, 88.2, 74.11]
     assert all((tmp_path / "r" / name).exists() for name in table["cells"][0]["runs"])
 
+    page = tmp_path / "page.html"
+    assert main(["report", str(tmp_path / "r"), "-o", str(page), "--title", "A <page>"]) == 0
+    capsys.readouterr()
+    check_page(page.read_text(), str(tmp_path))
+
     assert main([*words[:-1], "svhn=npz:gone.npz", "--methods", "test"]) == 1
     failed = capsys.readouterr()
     assert "1 of 1 runs failed" in failed.err
     assert "gone.npz: no such file" in failed.err
     assert "—" in failed.out
+
+
+def check_page(text, machine):
+    assert "A &lt;page&gt;" in text
+    assert machine not in text, "no folder of this machine"
+    assert "unknown.npz stands in for svhn" in text
+    assert "63.9 88.2 74.1" in text
+    assert not re.search(r"""(src|href)=["']?(https?:)?//""", text), "nothing is asked of the network"
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1].replace("<\\/", "</"))
+    (table,) = data["tables"]
+    assert {run["row"] for run in table["runs"]} == {"test", "bn"}
+    assert {run["look"] for run in table["runs"]} == {f"snow + contrast + glass_blur, seed {n}" for n in (0, 1)}
+    assert all(len(run["curve"]) == len(run["threshold"]) == len(run["scores"]["known"]) for run in table["runs"])
+
+
+def test_a_page_of_nothing(tmp_path, capsys):
+    assert main(["report", str(tmp_path)]) == 1
+    assert "no table there; `owttt bench NAME --results" in capsys.readouterr().err
 
 
 def test_the_list(tmp_path, capsys, monkeypatch):

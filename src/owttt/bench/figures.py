@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
+from owttt.bench.colours import COLOURS
 from owttt.data.optional import require
 
 INK, MUTED, KNOWN, UNKNOWN = "#22262b", "#8a9099", "#3f7fbf", "#d6432f"
-COLOURS: Final = {
-    "test": "#b3b8be",
-    "bn": "#7f868e",
-    "tent": "#e0a43b",
-    "shot": "#5aa469",
-    "ttt++": "#b07cc6",
-    "ttac": "#3f7fbf",
-    "owttt": "#d6432f",
-}
 
 
 def overview(

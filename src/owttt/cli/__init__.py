@@ -1,4 +1,4 @@
-"""The command line: `owttt run`, `owttt bench`, `owttt train`, `owttt data`, `owttt list`, `owttt sheet`."""
+"""The command line: `owttt run`, `bench`, `report`, `train`, `data`, `list`, `sheet`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from owttt.cli import bench, data, listing, run, sheet, train
+from owttt.cli import bench, data, listing, report, run, sheet, train
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="owttt", description='Classifiers that adapt to their stream and say "unknown".'
     )
     commands = parser.add_subparsers(required=True, metavar="command")
-    for module in (run, bench, train, data, listing, sheet):
+    for module in (run, bench, report, train, data, listing, sheet):
         module.add(commands)
     chosen = parser.parse_args(arguments)
     for stream in (sys.stdout, sys.stderr):
