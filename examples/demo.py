@@ -62,6 +62,8 @@ def cifar10(number: int, seed: int, out: Path, console: Console) -> dict[str, di
         adapter = make_adapter(one, model)
         done = list(live(steps(adapter, batches, len(model.classes)), len(batches), f"{method:6}", show))
         results[method] = record(one, adapter, opened, done)
+        if not console.is_terminal:
+            console.print(f"{method}: {show(done[-1])}", highlight=False)
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / f"{method}.json", results[method])
     console.print(methods_table("CIFAR-10 in snow (severity 5) against MNIST, one pass", results))

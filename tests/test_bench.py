@@ -74,7 +74,8 @@ def test_the_command(place, tmp_path, capsys, monkeypatch):  # noqa: F811
     assert len(list((tmp_path / "r").glob("*.json"))) == 4
     assert main([*words, "--methods", "test,bn", "--seeds", "0,1"]) == 0
     assert capsys.readouterr().out == shown, "what is done is not redone"
-    table = json.loads((tmp_path / "r" / "tables" / "mixed.json").read_text())
+    (table_path,) = (tmp_path / "r" / "tables").iterdir()
+    table = json.loads(table_path.read_text())
     assert [cell["row"] for cell in table["cells"]] == ["test", "bn"]
     assert table["cells"][0]["published"] == [63.9, 88.2, 74.11]
     assert all((tmp_path / "r" / name).exists() for name in table["cells"][0]["runs"])
@@ -87,6 +88,7 @@ def test_the_command(place, tmp_path, capsys, monkeypatch):  # noqa: F811
     assert main([*words[:-1], "svhn=npz:gone.npz", "--methods", "test"]) == 1
     failed = capsys.readouterr()
     assert "1 of 1 runs failed" in failed.err
+    assert list((tmp_path / "r" / "tables").iterdir()) == [table_path], "a failure replaces nothing"
     assert "gone.npz: no such file" in failed.err
     assert "—" in failed.out
 

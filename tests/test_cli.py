@@ -98,7 +98,21 @@ def test_a_stream_of_known_classes_only(place, capsys):
     words = ["run", "--model", str(place / "model"), "--known", f"npz:{place / 'known.npz'}", "--batch-size", "10"]
     assert main([*words, "--threshold", "off", "--out", str(place / "result.json")]) == 0
     assert result(place)["metrics"]["acc_n"] is None
-    assert "nan" in capsys.readouterr().out
+    assert "—" in capsys.readouterr().out
+
+
+def test_remarks_say_what_the_row_does_not(place, capsys):
+    assert run(place, "--method", "test", "--batch-size", "60", "--threshold", "0.5") == 0
+    assert "One batch only: it was predicted before anything could be learned" in capsys.readouterr().out
+    assert run(place, "--method", "test") == 0
+    shown = capsys.readouterr().out
+    assert ("No threshold was found" in shown) == (result(place)["curves"]["threshold"] == [None] * 6)
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert f"owttt {owttt.__version__}" in capsys.readouterr().out
 
 
 def test_streams_of_all_kinds(place):

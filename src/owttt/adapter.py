@@ -94,7 +94,8 @@ def _make(method: str | Method | type[Method], preset: str | None, options: dict
     known = inspect.signature(kind).parameters
     wrong = sorted(set(options) - set(known))
     if wrong:
-        raise TypeError(f"Method {kind.name!r} has no option {wrong}; it takes {sorted(known)}.")
+        hint = nearest(wrong[0], known)
+        raise TypeError(f"Method {kind.name!r} has no option {wrong}; it takes {sorted(known)}. {hint}")
     return kind(**(preset_options(preset, kind.name) if preset else {}) | options)
 
 

@@ -58,6 +58,15 @@ class Campaign:
             for column in self._chosen(grid.columns, self.columns)
         }
 
+    def about(self) -> str:
+        """Say what was run, in words: numbers of a part are not those of the whole."""
+        size = "all known samples" if self.number is None else f"{self.number:,} known samples"
+        part = ""
+        if self.corruptions:
+            part = f", {', '.join(self.corruptions)} only (the paper: mean of {len(self.grid.corruptions)})"
+        seeds = f"seed{'s' if len(self.seeds) > 1 else ''} {', '.join(map(str, self.seeds))}"
+        return f"{self.changes.get('model', self.grid.base.model)}, {size} a run{part}, {seeds}"
+
     def specs(self) -> list[RunSpec]:
         """Return every run once."""
         unique: list[RunSpec] = []

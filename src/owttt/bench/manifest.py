@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -24,6 +25,20 @@ def summaries_of(campaign: Campaign, done: Sequence[Done]) -> dict[Cell, Summary
     return result
 
 
+def manifest_name(campaign: Campaign) -> str:
+    """Return the name of a table's file: other choices make another table and do not replace this one."""
+    choices = (
+        campaign.number,
+        campaign.seeds,
+        campaign.rows,
+        campaign.columns,
+        campaign.corruptions,
+        sorted(campaign.stand_ins.items()),
+        sorted(campaign.changes.items()),
+    )
+    return f"{campaign.grid.name}-{hashlib.sha256(repr(choices).encode()).hexdigest()[:8]}.json"
+
+
 def manifest(campaign: Campaign, done: Sequence[Done]) -> dict[str, Any]:
     """Return a table as JSON holds it; a cell whose runs are not all there has no numbers."""
     grid, summaries = campaign.grid, summaries_of(campaign, done)
@@ -36,6 +51,9 @@ def manifest(campaign: Campaign, done: Sequence[Done]) -> dict[str, Any]:
         "metrics": list(grid.metrics),
         "rows": list(dict.fromkeys(row for row, _ in cells)),
         "columns": list(dict.fromkeys(column for _, column in cells)),
+        "model": campaign.changes.get("model", grid.base.model),
+        "corruptions": list(campaign.corruptions or grid.corruptions),
+        "all_corruptions": not campaign.corruptions,
         "number": campaign.number,
         "seeds": list(campaign.seeds),
         "stand_ins": dict(campaign.stand_ins),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -16,14 +17,17 @@ METRIC_NAMES: Final = {"acc_s": "Acc_S", "acc_n": "Acc_N", "acc_h": "Acc_H"}
 def methods_table(title: str, outcomes: Mapping[str, Mapping[str, Any]]) -> Table:
     """Return a row a method, the best Acc_H in bold."""
     table = Table(
-        title=escape(title), caption="Acc_S: known samples, Acc_N: unknown samples, Acc_H: harmonic mean of the two (%)"
+        title=escape(title),
+        caption="Acc_S: known samples given their class (a rejected one is wrong), Acc_N: unknown ones rejected, "
+        "Acc_H: harmonic mean of the two (%)",
     )
     for name in ("method", "Acc_S", "Acc_N", "Acc_H", "AUROC", "τ", "ms a sample"):
         table.add_column(name, justify="left" if name == "method" else "right")
     best = max(outcome["metrics"]["acc_h"] for outcome in outcomes.values())
     for name, outcome in outcomes.items():
         metrics = outcome["metrics"]
-        figures = (f"{100 * metrics[key]:.2f}" for key in ("acc_s", "acc_n", "acc_h", "auroc"))
+        values = (metrics[key] for key in ("acc_s", "acc_n", "acc_h", "auroc"))
+        figures = ("—" if math.isnan(value) else f"{100 * value:.2f}" for value in values)
         cost = 1000 * sum(outcome["seconds"]) / (metrics["n_known"] + metrics["n_unknown"])
         style = "bold" if len(outcomes) > 1 and metrics["acc_h"] == best else None
         table.add_row(name, *figures, f"{outcome['curves']['threshold'][-1]:.2f}", f"{cost:.2f}", style=style)
@@ -34,7 +38,8 @@ def grid_table(campaign: Campaign, summaries: Mapping[Cell, Summary]) -> Table:
     """Return a table of the paper: ours, best of a column in bold, and below each number the published one."""
     grid = campaign.grid
     names = " / ".join(METRIC_NAMES[metric] for metric in grid.metrics)
-    table = Table(title=f"{grid.label}, {escape(grid.title)}: {names} (%)", caption="below ours, dim: the paper's")
+    caption = f"{escape(campaign.about())}; below ours, dim: the paper's"
+    table = Table(title=f"{grid.label}, {escape(grid.title)}: {names} (%)", caption=caption)
     cells = campaign.cells()
     columns = list(dict.fromkeys(column for _, column in cells))
     table.add_column("")

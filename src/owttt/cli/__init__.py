@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import io
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="owttt", description='Classifiers that adapt to their stream and say "unknown".'
     )
+    parser.add_argument("--version", action="version", version=f"owttt {importlib.metadata.version('owttt')}")
     commands = parser.add_subparsers(required=True, metavar="command")
     for module in (run, bench, report, train, data, listing, sheet):
         module.add(commands)

@@ -11,7 +11,7 @@ from rich.table import Table
 from owttt.bench.campaign import Campaign
 from owttt.bench.engine import Done, cost, execute
 from owttt.bench.grid import find, paper
-from owttt.bench.manifest import manifest, summaries_of
+from owttt.bench.manifest import manifest, manifest_name, summaries_of
 from owttt.bench.tables import grid_table
 from owttt.cli.arguments import Commands, words, writable
 from owttt.progress import weighted
@@ -53,7 +53,8 @@ def command(chosen: argparse.Namespace) -> None:
             f"[red]{name} is not here[/]: `owttt data get {name}`, or --stand-in {name}=DATA", highlight=False
         )
     done = run(campaign, chosen.results, chosen.jobs)
-    write_json(writable(chosen.results / "tables" / f"{chosen.name}.json"), manifest(campaign, done))
+    if any(one.record for one in done):
+        write_json(writable(chosen.results / "tables" / manifest_name(campaign)), manifest(campaign, done))
     console.print(grid_table(campaign, summaries_of(campaign, done)))
     for name, stand_in in campaign.stand_ins.items():
         console.print(f"{stand_in} stands in for {name}.", highlight=False, markup=False, soft_wrap=True)

@@ -53,14 +53,19 @@ def catalogue_table(root: Path) -> Table:
     for column in ("name", "MB", "present", "what"):
         table.add_column(column, justify="right" if column == "MB" else "left", no_wrap=column != "what")
     for name, entry in catalogue().items():
-        sources = ", then ".join(_short(str(source)) for source in entry.sources) or "by hand"
+        sources = (
+            "from " + ", then ".join(_short(str(source)) for source in entry.sources) if entry.sources else "by hand"
+        )
         present = "[green]yes[/]" if not entry.missing(root) else "no"
         table.add_row(name, f"{entry.megabytes:,}", present, entry.about)
-        table.add_row("", "", "", f"[dim]{entry.licence} · from {sources}[/]")
+        table.add_row("", "", "", f"[dim]{entry.licence} · {sources}[/]")
     for name, about in NOISE.items():
         table.add_row(name, "0", "[green]yes[/]", about)
     return table
 
 
 def _short(source: str) -> str:
-    return source.partition("//")[2].partition("/")[0] or source
+    """Return a source without the path of its address."""
+    address, _, mirrors = source.partition(" (")
+    host = address.partition("//")[2].partition("/")[0]
+    return f"{host} ({mirrors}" if host and mirrors else host or source

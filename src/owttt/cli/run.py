@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import re
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 from rich.console import Console
 
 from owttt.bench.run import Step, load_model, make_adapter, make_stream, record, steps
@@ -22,7 +25,7 @@ from owttt.names import nearest
 from owttt.presets import PRESETS
 from owttt.progress import live
 from owttt.provenance import write_json
-from owttt.types import Order
+from owttt.types import PREDICT_THEN_ADAPT, Order
 
 
 def add(commands: Commands) -> None:
@@ -86,6 +89,8 @@ def command(chosen: argparse.Namespace) -> None:
     write_json(path, result)
     console = Console()
     console.print(methods_table(title(spec), {spec.method: result}))
+    for remark in remarks(spec, done):
+        console.print(remark, highlight=False, markup=False)
     console.print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)
 
 
@@ -129,7 +134,8 @@ def stream_of(chosen: argparse.Namespace) -> tuple[StreamSpec, bool]:
 def file_name(spec: RunSpec) -> str:
     """Return a name for a run's file: what it was in short, and a digest of all of it."""
     stream = spec.stream
-    known = "-".join((_stem(stream.known), *(stream.corruptions[:3] or ("clean",)), str(stream.severity)))
+    look = (*stream.corruptions[:3], str(stream.severity)) if stream.corruptions else ("clean",)
+    known = "-".join((_stem(stream.known), *look))
     unknown = "-".join(map(_stem, stream.unknown)) or "none"
     digest = hashlib.sha256(json.dumps(spec.describe(), sort_keys=True).encode()).hexdigest()[:8]
     return re.sub(r"[^\w.-]+", "-", f"{spec.method}_{known}_{unknown}_{digest}")
@@ -144,6 +150,20 @@ def describe(step: Step) -> str:
     figures = "/".join(f"{100 * step.metrics[name]:.1f}" for name in ("acc_s", "acc_n", "acc_h"))
     watched = "".join(f"  {name} {value:g}" for name, value in step.watch.items())
     return f"S/N/H {figures}  τ {step.threshold:.2f}{watched}"
+
+
+def remarks(spec: RunSpec, done: Sequence[Step]) -> list[str]:
+    """Return what a reader of the row should know."""
+    said = []
+    if all(math.isinf(step.threshold) for step in done) and spec.threshold != "off":
+        scores = np.concatenate([step.scores for step in done])
+        said.append(
+            f"No threshold was found, so nothing was rejected: the scores span {np.ptp(scores):.3g}, and it is searched "
+            "in steps of .01. Try --score energy, or a number as --threshold."
+        )
+    if len(done) == 1 and spec.order == PREDICT_THEN_ADAPT:
+        said.append("One batch only: it was predicted before anything could be learned from it.")
+    return said
 
 
 def title(spec: RunSpec) -> str:

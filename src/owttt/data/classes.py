@@ -90,9 +90,13 @@ def align(dataset: Dataset, classes: Sequence[str], names: Sequence[str] | None 
     if len(classes) == len(dataset.classes) and all(name.isdigit() for name in dataset.classes):
         return dataset.relabelled(range(len(classes)), classes, names)
     raise ValueError(
-        f"The model's {len(classes)} classes ({', '.join(classes[:3])}, …) and the data's {len(dataset.classes)} "
-        f"({', '.join(dataset.classes[:3])}, …) have no name in common."
+        f"The model's {len(classes)} classes ({_some(classes)}) and the data's {len(dataset.classes)} "
+        f"({_some(dataset.classes)}) have no name in common; data without names is matched by number."
     )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
 
 
 def _short(name: str) -> str:

@@ -47,7 +47,8 @@ class Web:
     timeout: float = TIMEOUT
 
     def __str__(self) -> str:
-        return self.addresses[0]
+        more = len(self.addresses) - 1
+        return self.addresses[0] + (f" (and {more} mirror{'s' if more > 1 else ''})" if more else "")
 
     def fetch(self, target: Path, work: Path) -> None:
         """Download all files into `work`, where a second try finds them, then unpack them below `target`."""

@@ -69,7 +69,8 @@ class StreamSpec:
                 raise ValueError(f"No corruption {name!r}. {nearest(name, corruptions_of(data))}")
         for field, choices in (("phases", get_args(Phases)), ("share", get_args(Share))):
             if getattr(self, field) not in choices:
-                raise ValueError(f"{field} must be one of {list(choices)}, got {getattr(self, field)!r}.")
+                found = str(getattr(self, field))
+                raise ValueError(f"{field} must be one of {list(choices)}, got {found!r}. {nearest(found, choices)}")
 
     def _check_numbers(self) -> None:
         lowest = {"batch_size": 1, "cycles": 1, "bursts": 1, "number": 1, "seed": 0, "severity": 1}

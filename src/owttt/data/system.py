@@ -19,7 +19,7 @@ class SystemFolder:
     """Where they go below the data root."""
 
     def __str__(self) -> str:
-        return str(self.folder)
+        return f"the system's {self.folder}"
 
     def fetch(self, target: Path, work: Path) -> None:
         """Copy the files below `target`."""

@@ -34,7 +34,7 @@ def markdown(card: Mapping[str, Any]) -> str:
         f"weight decay {recipe['weight_decay']:g}, label smoothing {recipe['label_smoothing']:g}, shifts by up to "
         f"{recipe['pad']} pixels{', flips' if recipe['flip'] else ''};",
         f"the first {recipe['small_until']:.0%} of the epochs on images of {recipe['small_size']:.0%} of the side. "
-        f"Seed {recipe['seed']}, {minutes:.0f} minutes on a shared machine.",
+        f"Seed {recipe['seed']}, {minutes:.0f} minutes.",
         f"owttt {environment['owttt']}, torch {environment['torch']}, {environment['threads']} thread(s), "
         f"{environment['machine']}.",
     ]

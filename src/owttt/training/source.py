@@ -72,6 +72,8 @@ def train_source(job: Job, out: Path, *, root: Path | None = None, tell: Callabl
     model = make_model(job, data)
     tests = streams_to_test(job, model, data, root)
     images = Framed(data, model.preprocessing.frame)
+    if len(data) < job.recipe.batch_size:
+        raise ValueError(f"{len(data)} training images are less than one batch; lower --batch-size.")
     out.mkdir(parents=True, exist_ok=True)
     history = []
     for epoch in train(model, images, job.recipe, out / CHECKPOINT, what=job.identity(model)):
@@ -94,7 +96,12 @@ def streams_to_test(job: Job, model: SourceModel, data: Dataset, root: Path | No
     """Return the clean test set and each corruption of it; what is wrong with them is found before training."""
     test = registry.load(job.test or job.data, root=root)
     if len(test) == len(data) and all(torch.equal(test.sample(n), data.sample(n)) for n in (0, len(data) - 1)):
-        raise ValueError(f"{job.data} has no test images of its own; name some with --test.")
+        if job.test:
+            raise ValueError(f"{job.test} holds the very images of {job.data}; test images must be others.")
+        raise ValueError(
+            f"{job.data} has no test images of its own; name some with --test. (A folder may have train/ and test/, an "
+            "npz file x_train, y_train, x_test and y_test.)"
+        )
     framed = Framed(test, model.preprocessing.frame)
     whole = StreamSpec(known=job.test or job.data, severity=job.severity)
     specs = {"clean": whole} | {name: replace(whole, corruptions=(name,), number=job.test_number) for name in COMMON}

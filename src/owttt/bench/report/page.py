@@ -91,8 +91,10 @@ def _section(number: int, manifest: Record, runs: Sequence[Record]) -> str:
         for name, data in manifest["stand_ins"].items()
     )
     failed = "".join(f"<li>failed: {html.escape(reason)}</li>" for reason in manifest["failed"])
+    part = "" if manifest["all_corruptions"] else f", {', '.join(manifest['corruptions'])} only"
     return f"""<h2 id="{manifest["name"]}">{html.escape(manifest["label"])}: {html.escape(manifest["title"])}</h2>
-<p>{size} known samples a run, seeds {", ".join(map(str, manifest["seeds"]))}.</p><ul>{stand_ins}{failed}</ul>
+<p>{html.escape(Path(manifest["model"]).name)}, {size} known samples a run{html.escape(part)}, seeds
+{", ".join(map(str, manifest["seeds"]))}.</p><ul>{stand_ins}{failed}</ul>
 {_table(manifest)}
 {_heat_maps(manifest, runs)}
 {_viewer(number, manifest)}
