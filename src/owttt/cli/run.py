@@ -158,7 +158,7 @@ def remarks(spec: RunSpec, done: Sequence[Step]) -> list[str]:
     if all(math.isinf(step.threshold) for step in done) and spec.threshold != "off":
         scores = np.concatenate([step.scores for step in done])
         said.append(
-            f"No threshold was found, so nothing was rejected: the scores span {np.ptp(scores):.3g}, and it is searched "
+            f"No threshold was found, so nothing was rejected: the scores span {np.ptp(scores):.3g}, and it is sought "
             "in steps of .01. Try --score energy, or a number as --threshold."
         )
     if len(done) == 1 and spec.order == PREDICT_THEN_ADAPT:
