@@ -15,6 +15,7 @@ from typing import Any, Final, final
 import torch
 from filelock import FileLock
 
+from owttt.bench.grid import PAPER_NUMBER
 from owttt.bench.results import ALGORITHM, Results
 from owttt.bench.run import load_model, make_adapter, make_stream, record, source_of, steps
 from owttt.bench.spec import RunSpec
@@ -40,7 +41,7 @@ class Done:
 
 def cost(spec: RunSpec) -> float:
     """Return how long a run takes, in forward passes of a sample."""
-    return COST.get(spec.method, max(COST.values())) * (spec.stream.number or 10_000) * (1 + spec.stream.ratio)
+    return COST.get(spec.method, max(COST.values())) * (spec.stream.number or PAPER_NUMBER) * (1 + spec.stream.ratio)
 
 
 def execute(specs: Sequence[RunSpec], folder: Path, *, jobs: int = 1) -> Iterator[Done]:
@@ -76,7 +77,7 @@ def _one(spec: RunSpec, folder: Path) -> Done:
 
 def run(spec: RunSpec) -> dict[str, Any]:
     """Do a run and return its record."""
-    model = _model(_essence(spec))
+    model = _model_of(spec)
     stream = make_stream(spec, model)
     adapter = make_adapter(spec, model, model.source)
     return record(spec, adapter, stream, list(steps(adapter, stream, len(model.classes))))
@@ -84,8 +85,7 @@ def run(spec: RunSpec) -> dict[str, Any]:
 
 def fingerprints(spec: RunSpec) -> dict[str, Any]:
     """Return what decides a run's numbers besides its spec: model, data, and the version of the algorithm."""
-    essence = _essence(spec)
-    return {"algorithm": ALGORITHM, "model": fingerprint(_model(essence)), "data": _data(essence)}
+    return {"algorithm": ALGORITHM, "model": fingerprint(_model_of(spec)), "data": _data(_essence(spec))}
 
 
 def _essence(spec: RunSpec) -> str:
@@ -94,6 +94,12 @@ def _essence(spec: RunSpec) -> str:
     stream = replace(stream, severity=spec.stream.severity, unknown=spec.stream.unknown, repeat=True)
     plain = RunSpec(spec.model, stream, source=spec.source, restrict=spec.restrict)
     return json.dumps(plain.describe(), sort_keys=True)
+
+
+def _model_of(spec: RunSpec) -> SourceModel:
+    """Return a run's model, loaded once for all streams that do not decide it."""
+    stream = replace(spec.stream, unknown=(), corruptions=spec.stream.corruptions if spec.restrict else ())
+    return _model(_essence(replace(spec, stream=stream)))
 
 
 @lru_cache(maxsize=4)
@@ -106,4 +112,5 @@ def _model(essence: str) -> SourceModel:
 
 @lru_cache(maxsize=1024)
 def _data(essence: str) -> str:
-    return make_stream(RunSpec.parse(json.loads(essence)), _model(essence)).fingerprint
+    spec = RunSpec.parse(json.loads(essence))
+    return make_stream(spec, _model_of(spec)).fingerprint

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,5 +55,4 @@ class Results:
 
 def file_name(spec: RunSpec) -> str:
     """Return the name of a run's file: its method to read, and a digest of all of it to tell it apart."""
-    text = json.dumps(spec.describe(), sort_keys=True)
-    return f"{spec.method}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+    return f"{spec.method}-{spec.digest[:16]}.json"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, final
@@ -50,6 +52,11 @@ class RunSpec:
     def describe(self) -> dict[str, Any]:
         """Return what `parse` takes; JSON holds it."""
         return asdict(self)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the description: what tells two runs apart."""
+        return hashlib.sha256(json.dumps(self.describe(), sort_keys=True).encode()).hexdigest()
 
     @classmethod
     def parse(cls, description: Mapping[str, Any]) -> RunSpec:

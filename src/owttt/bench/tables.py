@@ -52,16 +52,17 @@ def grid_table(campaign: Campaign, summaries: Mapping[Cell, Summary]) -> Table:
 
 def _cell(campaign: Campaign, summaries: Mapping[Cell, Summary], cell: Cell) -> str:
     published = campaign.published(cell)
-    below = f"[dim]{_numbers(published)}[/]" if published else ""
+    below = f"[dim]{numbers(published)}[/]" if published else ""
     if cell not in summaries:
         return f"—\n{below}"
     ours = summaries[cell]
     rivals = [summary.mean[-1] for (_, column), summary in summaries.items() if column == cell[1]]
-    text = _numbers(ours.mean)
+    text = numbers(ours.mean)
     if any(ours.deviation):
         text += f" ±{ours.deviation[-1]:.1f}"
     return f"{f'[bold]{text}[/]' if ours.mean[-1] == max(rivals) else text}\n{below}"
 
 
-def _numbers(values: Sequence[float]) -> str:
+def numbers(values: Sequence[float]) -> str:
+    """Return percentages in a row."""
     return " ".join(f"{value:.1f}" for value in values)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import math
 import re
 from collections.abc import Sequence
@@ -137,8 +135,7 @@ def file_name(spec: RunSpec) -> str:
     look = (*stream.corruptions[:3], str(stream.severity)) if stream.corruptions else ("clean",)
     known = "-".join((_stem(stream.known), *look))
     unknown = "-".join(map(_stem, stream.unknown)) or "none"
-    digest = hashlib.sha256(json.dumps(spec.describe(), sort_keys=True).encode()).hexdigest()[:8]
-    return re.sub(r"[^\w.-]+", "-", f"{spec.method}_{known}_{unknown}_{digest}")
+    return re.sub(r"[^\w.-]+", "-", f"{spec.method}_{known}_{unknown}_{spec.digest[:8]}")
 
 
 def _stem(data: str) -> str:

@@ -18,10 +18,14 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
+from owttt.storage import digest
+
 Array = NDArray[Any]
 
 CACHE_BYTES: Final = 2**30
 """A framed set up to this size is kept in memory once read; a larger one is read again every time."""
+
+FINGERPRINT_SAMPLES: Final = 16
 
 
 class Dataset(ABC):
@@ -57,6 +61,11 @@ class Dataset(ABC):
         """Return samples, framed if a frame is given; without one they must be of one size."""
         samples = [self.sample(int(index)) for index in indices]
         return torch.stack([frame(sample[None])[0] for sample in samples] if frame else samples)
+
+    def fingerprint(self, frame: Frame | None = None) -> str:
+        """Return the SHA-256 of the labels and of some samples, as they are framed."""
+        some = np.linspace(0, len(self) - 1, min(len(self), FINGERPRINT_SAMPLES)).astype(np.int64)
+        return digest([("labels", self.labels), ("samples", self.batch(torch.from_numpy(some), frame))])
 
     def subset(self, indices: Sequence[int] | Tensor) -> Dataset:
         """Return these samples as a data set."""

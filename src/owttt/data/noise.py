@@ -8,11 +8,8 @@ from typing import Final, final
 import torch
 from torch import Tensor
 
+from owttt.data.cifar import MEAN, STD
 from owttt.data.dataset import Dataset, Frame
-
-MEAN: Final = (0.4914, 0.4822, 0.4465)
-STD: Final = (0.247, 0.2435, 0.2616)
-"""CIFAR-10's, the space in which the paper's noise is normal."""
 
 COUNT: Final = 10_000
 NOISE: Final = {
@@ -24,9 +21,9 @@ NOISE: Final = {
 
 @final
 class Noise(Dataset):
-    """`noise`: ε ~ N(0, 1) in normalised space, as the authors do, so it leaves 0 … 1; `uniform-noise`: U(0, 1) pixels.
+    """`noise`: ε ~ N(0, 1) in CIFAR-10's normalised space, so it leaves 0 … 1; `uniform-noise`: U(0, 1) pixels.
 
-    Theirs is drawn anew at every access; ours depends on the seed and the picture's number.
+    The first is the authors'. Theirs is drawn anew at every access; ours depends on the seed and the picture's number.
     """
 
     def __init__(self, name: str, count: int = COUNT, *, size: int = 32, seed: int = 0) -> None:

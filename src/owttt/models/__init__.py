@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from owttt.models.imagenet import RECIPES, load_imagenet
+from owttt.models.imagenet import CONVERSIONS, load_imagenet
 from owttt.models.networks import NETWORKS, build
 from owttt.models.package import read_model
 from owttt.models.resnet import ResNet, cifar_resnet
@@ -22,7 +22,7 @@ def shipped() -> list[str]:
 
 def names() -> list[str]:
     """Return all names that `load` knows."""
-    return [*shipped(), *RECIPES]
+    return [*shipped(), *CONVERSIONS]
 
 
 def load(name: str | Path) -> SourceModel:
@@ -32,7 +32,7 @@ def load(name: str | Path) -> SourceModel:
     """
     if name in shipped():
         return read_model(WEIGHTS / str(name))
-    if name in RECIPES:
+    if name in CONVERSIONS:
         return load_imagenet(str(name))
     if Path(name).is_dir():
         return read_model(Path(name))

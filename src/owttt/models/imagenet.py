@@ -31,7 +31,7 @@ from owttt.source import fingerprint
 
 @final
 @dataclass(frozen=True)
-class Recipe:
+class Conversion:
     """How a model comes to be: weights from a package, for a network, with its preprocessing."""
 
     network: str
@@ -60,18 +60,20 @@ def classes() -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _prepare(name: str, folder: Path) -> None:
-    recipe = RECIPES[name]
-    network = build(recipe.network, 1000)
+    conversion = CONVERSIONS[name]
+    network = build(conversion.network, 1000)
     with tempfile.TemporaryDirectory(dir=folder) as work:
         try:
-            network.load_state_dict(recipe.weights(Path(work)))
+            network.load_state_dict(conversion.weights(Path(work)))
         except (OSError, RuntimeError, KeyError, subprocess.SubprocessError) as error:
             raise OSError(f"{name} could not be fetched: {error}. It is kept in {folder} once it came.") from error
-    model = SourceModel(network, recipe.preprocessing, *classes())
+    model = SourceModel(network, conversion.preprocessing, *classes())
     found = fingerprint(model)
-    if found != recipe.fingerprint:
-        raise OSError(f"{name}: what came is not the expected model (SHA-256 {found}, expected {recipe.fingerprint}).")
-    write_model(folder, model, recipe.network, None)
+    if found != conversion.fingerprint:
+        raise OSError(
+            f"{name}: what came is not the expected model (SHA-256 {found}, expected {conversion.fingerprint})."
+        )
+    write_model(folder, model, conversion.network, None)
 
 
 def _keras_resnet50(work: Path) -> dict[str, Tensor]:
@@ -132,14 +134,14 @@ def _efficientnet_lite0(work: Path) -> dict[str, Tensor]:
     return dict(zip(ours, checkpoint.values(), strict=True))
 
 
-RECIPES: Final = {
-    "imagenet-resnet50": Recipe(
+CONVERSIONS: Final = {
+    "imagenet-resnet50": Conversion(
         "resnet50-keras",
         Preprocessing(224, 256, mean=(103.939, 116.779, 123.68), std=(1.0, 1.0, 1.0), scale=255, bgr=True),
         _keras_resnet50,
         "cab257e10e28843ae7a04b11916daaca2f4608470a4bd455b999e4aa5ec11505",
     ),
-    "imagenet-efficientnet-lite0": Recipe(
+    "imagenet-efficientnet-lite0": Conversion(
         "timm:tf_efficientnet_lite0",
         Preprocessing(224, 256, mean=(127.0, 127.0, 127.0), std=(128.0, 128.0, 128.0), scale=255),
         _efficientnet_lite0,

@@ -10,6 +10,7 @@ from typing import Any, Final, cast, final
 import torch
 from torch import Tensor, nn
 
+from owttt.data import cifar
 from owttt.data.dataset import Frame
 from owttt.source import SourceStats
 
@@ -28,8 +29,8 @@ class Preprocessing:
 
     size: int = 32
     resize: int | None = None
-    mean: tuple[float, ...] = (0.4914, 0.4822, 0.4465)
-    std: tuple[float, ...] = (0.247, 0.2435, 0.2616)
+    mean: tuple[float, ...] = cifar.MEAN
+    std: tuple[float, ...] = cifar.STD
     scale: float = 1.0
     bgr: bool = False
 

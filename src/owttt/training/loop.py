@@ -105,7 +105,7 @@ def train(
     recipe, of other labels, or with another `what` (anything else that decides the result) is refused.
     """
     if len(data) < recipe.batch_size:
-        raise ValueError(f"{len(data)} training images are less than one batch of {recipe.batch_size}.")
+        raise ValueError(f"{len(data)} training images are less than one batch of {recipe.batch_size}; lower it.")
     optimizer = _optimizer(model, recipe)
     labels = storage.digest([("labels", data.labels)])
     settings = {**asdict(recipe), **(what or {}), "labels": labels, "classes": list(model.classes)}
@@ -190,6 +190,7 @@ def _save(
         if buffer is not None:
             tensors[_MOMENTUM + name] = buffer
     description = {"kind": KIND, "settings": settings, "history": [asdict(epoch) for epoch in history]}
+    path.parent.mkdir(parents=True, exist_ok=True)
     storage.write(path, tensors, description)
 
 

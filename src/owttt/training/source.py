@@ -12,7 +12,7 @@ from typing import Any, Final, final
 import torch
 from torch import Tensor, nn
 
-from owttt.data import registry
+from owttt.data import cifar, registry
 from owttt.data.corruptions import COMMON
 from owttt.data.dataset import Dataset, Framed
 from owttt.data.stream_spec import StreamSpec
@@ -29,7 +29,7 @@ from owttt.training.loop import Epoch, Recipe, train
 
 CHECKPOINT: Final = "checkpoint.safetensors"
 COLOURS: Final = {
-    "cifar10": ((0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616)),
+    "cifar10": (cifar.MEAN, cifar.STD),
     "cifar100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
 }
 IMAGENET_COLOURS: Final = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -72,9 +72,6 @@ def train_source(job: Job, out: Path, *, root: Path | None = None, tell: Callabl
     model = make_model(job, data)
     tests = streams_to_test(job, model, data, root)
     images = Framed(data, model.preprocessing.frame)
-    if len(data) < job.recipe.batch_size:
-        raise ValueError(f"{len(data)} training images are less than one batch; lower --batch-size.")
-    out.mkdir(parents=True, exist_ok=True)
     history = []
     for epoch in train(model, images, job.recipe, out / CHECKPOINT, what=job.identity(model)):
         tell(

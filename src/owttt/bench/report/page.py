@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from owttt.bench.colours import COLOURS
+from owttt.bench.tables import numbers
 
 METRIC_NAMES: Final = {"acc_s": "Acc<sub>S</sub>", "acc_n": "Acc<sub>N</sub>", "acc_h": "Acc<sub>H</sub>"}
 SCORES_OF: Final = "snow"
@@ -125,16 +126,12 @@ def _rank(cells: Mapping[tuple[str, str], Record], row: str, column: str) -> int
 
 
 def _cell(cell: Record, rank: int) -> str:
-    published = f"<small>{_numbers(cell['published'])}</small>" if cell["published"] else ""
+    published = f"<small>{numbers(cell['published'])}</small>" if cell["published"] else ""
     if cell["mean"] is None:
         return f"<td>—{published}</td>"
     deviation = f" ±{cell['deviation'][-1]:.1f}" if any(cell["deviation"]) else ""
     style = {1: " class=best", 2: " class=second"}.get(rank, "")
-    return f"<td><span{style}>{_numbers(cell['mean'])}{deviation}</span>{published}</td>"
-
-
-def _numbers(values: Sequence[float]) -> str:
-    return " ".join(f"{value:.1f}" for value in values)
+    return f"<td><span{style}>{numbers(cell['mean'])}{deviation}</span>{published}</td>"
 
 
 def _heat_maps(manifest: Record, runs: Sequence[Record]) -> str:
