@@ -23,6 +23,7 @@ class Campaign:
 
     number    known samples a run; the paper's if None
     stand_ins data sets to use in the place of others, by name: {"svhn": "npz:notmnist.npz"}
+    extra     unknown sets as further columns, which the paper does not have: {"dtd": "npz:dtd10_64.npz"}
     changes   of every run, e.g. another model
     """
 
@@ -33,12 +34,13 @@ class Campaign:
     columns: tuple[str, ...] = ()
     corruptions: tuple[str, ...] = ()
     stand_ins: Mapping[str, str] = field(default_factory=dict)
+    extra: Mapping[str, str] = field(default_factory=dict)
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for chosen, there in (
             (self.rows, [row.name for row in self.grid.rows]),
-            (self.columns, [column.name for column in self.grid.columns]),
+            (self.columns, [column.name for column in self._columns]),
             (self.corruptions, self.grid.corruptions),
         ):
             for name in chosen:
@@ -55,7 +57,7 @@ class Campaign:
                 self._adjusted(spec, seed) for seed in self._seeds(row) for spec in grid.cell(row, column)
             ]
             for row in self._chosen(grid.rows, self.rows)
-            for column in self._chosen(grid.columns, self.columns)
+            for column in self._chosen(self._columns, self.columns)
         }
 
     def about(self) -> str:
@@ -84,7 +86,11 @@ class Campaign:
         """Return the paper's numbers of a cell."""
         columns = [column.name for column in self.grid.columns]
         numbers = next(row.published for row in self.grid.rows if row.name == cell[0])
-        return numbers[columns.index(cell[1])] if numbers else None
+        return numbers[columns.index(cell[1])] if numbers and cell[1] in columns else None
+
+    @property
+    def _columns(self) -> tuple[Line, ...]:
+        return (*self.grid.columns, *(Line(name, {"unknown": (data,)}) for name, data in self.extra.items()))
 
     def _seeds(self, row: Line) -> tuple[int, ...]:
         """Return the seeds of a row; one that has a seed of its own is about just that one."""

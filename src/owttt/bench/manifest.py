@@ -34,6 +34,7 @@ def manifest_name(campaign: Campaign) -> str:
         campaign.columns,
         campaign.corruptions,
         sorted(campaign.stand_ins.items()),
+        sorted(campaign.extra.items()),
         sorted(campaign.changes.items()),
     )
     return f"{campaign.grid.name}-{hashlib.sha256(repr(choices).encode()).hexdigest()[:8]}.json"
@@ -57,6 +58,7 @@ def manifest(campaign: Campaign, done: Sequence[Done]) -> dict[str, Any]:
         "number": campaign.number,
         "seeds": list(campaign.seeds),
         "stand_ins": dict(campaign.stand_ins),
+        "extra": dict(campaign.extra),
         "changes": dict(campaign.changes),
         "cells": [
             {

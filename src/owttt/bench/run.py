@@ -29,6 +29,8 @@ from owttt.training import batches
 
 CURVES: Final = ("acc_s", "acc_n", "acc_h")
 BINS: Final = 60
+EXAMPLES: Final = 12
+"""Samples of every verdict that a record remembers."""
 FORMAT: Final = 1
 """Version of the records that runs write."""
 
@@ -42,12 +44,18 @@ class Step:
     """Of the stream so far."""
     threshold: float
     scores: NDArray[np.float64]
-    unknown: NDArray[np.bool_]
-    """Which of this batch's samples really were."""
+    predicted: NDArray[np.int64]
+    """Classes, or `UNKNOWN`."""
+    labels: NDArray[np.int64]
     watch: dict[str, float]
     """What the method lets watch."""
     seconds: float
     """Time the adapter took for this batch."""
+
+    @property
+    def unknown(self) -> NDArray[np.bool_]:
+        """Which of this batch's samples really were."""
+        return self.labels < 0
 
 
 def load_model(spec: RunSpec) -> SourceModel:
@@ -117,8 +125,15 @@ def steps(adapter: Adapter, stream: Iterable[tuple[Tensor, Tensor]], num_classes
         threshold = float(prediction.threshold)
         seconds = time.perf_counter() - start
         metrics.update(prediction, y.to(device))
-        scores = prediction.score.double().cpu().numpy()
-        yield Step(metrics.compute(), threshold, scores, (y < 0).cpu().numpy(), adapter.method.watch(), seconds)
+        yield Step(
+            metrics=metrics.compute(),
+            threshold=threshold,
+            scores=prediction.score.double().cpu().numpy(),
+            predicted=prediction.label.cpu().numpy(),
+            labels=y.cpu().numpy(),
+            watch=adapter.method.watch(),
+            seconds=seconds,
+        )
 
 
 def outcome(done: Sequence[Step]) -> dict[str, Any]:
@@ -139,8 +154,40 @@ def outcome(done: Sequence[Step]) -> dict[str, Any]:
             "known": [np.histogram(step.scores[~step.unknown], edges)[0].tolist() for step in done],
             "unknown": [np.histogram(step.scores[step.unknown], edges)[0].tolist() for step in done],
         },
+        "examples": examples(done),
         "seconds": [round(step.seconds, 4) for step in done],
     }
+
+
+def examples(done: Sequence[Step]) -> dict[str, list[dict[str, Any]]]:
+    """Return some samples of every verdict, spread over the stream: where in it they stand, and how they fared."""
+    scores = np.concatenate([step.scores for step in done])
+    predicted = np.concatenate([step.predicted for step in done])
+    labels = np.concatenate([step.labels for step in done])
+    verdicts = {
+        "rejected rightly": (predicted < 0) & (labels < 0),
+        "rejected wrongly": (predicted < 0) & (labels >= 0),
+        "accepted wrongly": (predicted >= 0) & (labels < 0),
+        "classified rightly": (predicted >= 0) & (predicted == labels),
+        "classified wrongly": (predicted >= 0) & (labels >= 0) & (predicted != labels),
+    }
+    return {
+        verdict: [
+            {
+                "place": int(place),
+                "score": round(float(scores[place]), 4),
+                "predicted": int(predicted[place]),
+                "label": int(labels[place]),
+            }
+            for place in _spread(np.flatnonzero(there))
+        ]
+        for verdict, there in verdicts.items()
+    }
+
+
+def _spread(places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return up to `EXAMPLES` of them at even distances."""
+    return places[np.linspace(0, len(places) - 1, min(EXAMPLES, len(places))).round().astype(np.int64)]
 
 
 def record(spec: RunSpec, adapter: Adapter, stream: Stream, done: Sequence[Step]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -33,6 +34,9 @@ def add(commands: Commands) -> None:
     parser.add_argument("--source", help="data set to fit source statistics on, if the model brings none")
     parser.add_argument(
         "--stand-in", action="append", default=[], metavar="NAME=DATA", help="use DATA in the place of NAME"
+    )
+    parser.add_argument(
+        "--also", action="append", default=[], metavar="NAME=DATA", help="one more column: DATA as the unknown set"
     )
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument(
@@ -67,9 +71,6 @@ def command(chosen: argparse.Namespace) -> None:
 def campaign_of(chosen: argparse.Namespace) -> Campaign:
     """Return the table with the choices made about it."""
     grid = find(chosen.name)
-    pairs = [text.partition("=") for text in chosen.stand_in]
-    if not all(data for _, _, data in pairs):
-        raise ValueError(f"--stand-in takes NAME=DATA, got {chosen.stand_in}.")
     if chosen.scale is not None and not 0 < chosen.scale <= 1:
         raise ValueError(f"--scale is a share above 0 and up to 1, got {chosen.scale}.")
     number = chosen.number if chosen.scale is None else round(chosen.scale * grid.number)
@@ -81,9 +82,17 @@ def campaign_of(chosen: argparse.Namespace) -> Campaign:
         rows=chosen.methods,
         columns=chosen.columns,
         corruptions=chosen.corruptions,
-        stand_ins={name: data for name, _, data in pairs},
+        stand_ins=_pairs("--stand-in", chosen.stand_in),
+        extra=_pairs("--also", chosen.also),
         changes=changes,
     )
+
+
+def _pairs(flag: str, texts: Sequence[str]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    if not all(name and data for name, _, data in pairs):
+        raise ValueError(f"{flag} takes NAME=DATA, got {', '.join(texts)}.")
+    return {name: data for name, _, data in pairs}
 
 
 def run(campaign: Campaign, folder: Path, jobs: int) -> list[Done]:

@@ -51,6 +51,9 @@ def load(
 ) -> Dataset:
     """Open a data set: a name of `names()`, `npz:<path>`, `folder:<path>` or `h5:<path>`.
 
+    A relative path that is not in the working folder is looked for in the data root, so that the name of a data set is
+    the same on every machine.
+
     `corruption` and `severity` choose a part of the published corrupted sets (`cifar10-c`, …) and are for them only.
     """
     form, _, path = name.partition(":")
@@ -59,7 +62,7 @@ def load(
             f"{name} is not a corrupted set; leave corruption out, or choose one of {', '.join(CORRUPTED)}."
         )
     if path and form in PATHS:
-        return _open_path(form, Path(path).expanduser(), split)
+        return _open_path(form, _found(Path(path).expanduser(), root), split)
     if name in NOISE:
         return Noise(name)
     entry = find(name)
@@ -86,6 +89,12 @@ def _checked(name: str, corruption: str | None, severity: int | None) -> tuple[s
     if corruption not in corruptions_of(name):
         raise ValueError(f"{name} has no corruption {corruption!r}. {nearest(corruption, corruptions_of(name))}")
     return corruption, severity
+
+
+def _found(path: Path, root: str | Path | None) -> Path:
+    """Return a path as it is, or in the data root if it is only there."""
+    there = (data_root() if root is None else Path(root)) / path
+    return there if not path.exists() and there.exists() else path
 
 
 def _open_path(form: str, path: Path, split: str) -> Dataset:
