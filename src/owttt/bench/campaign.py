@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, final
 
 from owttt.bench.grid import Grid, Line, changed
@@ -58,7 +59,13 @@ class Campaign:
             ]
             for row in self._chosen(grid.rows, self.rows)
             for column in self._chosen(self._columns, self.columns)
+            if grid.published(row, column) != ()
         }
+
+    def metrics(self, column: str) -> tuple[str, ...]:
+        """Return what is measured in a column."""
+        own = next(line.metrics for line in self._columns if line.name == column)
+        return own or self.grid.metrics
 
     def about(self) -> str:
         """Say what was run, in words: numbers of a part are not those of the whole."""
@@ -71,22 +78,38 @@ class Campaign:
 
     def specs(self) -> list[RunSpec]:
         """Return every run once."""
-        unique: list[RunSpec] = []
-        for runs in self.cells().values():
-            unique.extend(run for run in runs if run not in unique)
-        return unique
+        return list({run.digest: run for runs in self.cells().values() for run in runs}.values())
+
+    def data(self) -> list[str]:
+        """Return the data sets that are needed."""
+        return sorted(
+            {name.partition("@")[0] for run in self.specs() for name in (run.stream.known, *run.stream.unknown)}
+        )
 
     def missing_data(self) -> list[str]:
         """Return the data sets of the catalogue that are needed and not there."""
-        needed = {name.partition("@")[0] for run in self.specs() for name in (run.stream.known, *run.stream.unknown)}
         root = data_root()
-        return sorted(name for name in needed if name in catalogue() and catalogue()[name].missing(root))
+        return [name for name in self.data() if name in catalogue() and catalogue()[name].missing(root)]
+
+    def heading(self, column: str) -> str:
+        """Return a column's name with what stands in for its data."""
+        line = next(line for line in self._columns if line.name == column)
+        plain = [name.partition("@")[0] for name in line.changes["unknown"]]
+        used = [f"{short(self.stand_ins[name])} for {name}" for name in plain if name in self.stand_ins]
+        if not used:
+            return column
+        return used[0] if column.partition("@")[0] in plain else f"{column} ({', '.join(used)})"
 
     def published(self, cell: Cell) -> tuple[float, ...] | None:
-        """Return the paper's numbers of a cell."""
-        columns = [column.name for column in self.grid.columns]
-        numbers = next(row.published for row in self.grid.rows if row.name == cell[0])
-        return numbers[columns.index(cell[1])] if numbers and cell[1] in columns else None
+        """Return the paper's numbers of a cell, if it prints any."""
+        row = next(line for line in self.grid.rows if line.name == cell[0])
+        column = next(line for line in self._columns if line.name == cell[1])
+        return self.grid.published(row, column)
+
+    def name(self) -> str:
+        """Return a name for what comes of it: other choices make another table and do not replace this one."""
+        choices = [repr(getattr(self, field.name)) for field in fields(self) if field.name != "grid"]
+        return f"{self.grid.name}-{hashlib.sha256(' '.join(choices).encode()).hexdigest()[:8]}"
 
     @property
     def _columns(self) -> tuple[Line, ...]:
@@ -111,6 +134,12 @@ class Campaign:
         return [line for line in lines if not names or line.name in names]
 
 
+def short(data: str) -> str:
+    """Return a data set's name without form, folder and ending: npz:somewhere/letters.npz is letters."""
+    form, _, path = data.partition(":")
+    return path.rstrip("/").rpartition("/")[2].removesuffix(f".{form}") if path else data
+
+
 @final
 @dataclass(frozen=True)
 class Summary:
@@ -118,7 +147,8 @@ class Summary:
 
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
-    runs: int
+    seeds: dict[int, tuple[float, ...]]
+    """The numbers of every seed, means over its corruptions."""
 
 
 def summarise(records: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> Summary:
@@ -126,13 +156,13 @@ def summarise(records: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> S
     seeds: dict[int, list[Mapping[str, Any]]] = {}
     for record in records:
         seeds.setdefault(record["spec"]["stream"]["seed"], []).append(record["metrics"])
-    by_seed = [
-        tuple(100 * statistics.fmean(float(values[name]) for values in group) for name in metrics)
-        for group in seeds.values()
-    ]
-    columns = list(zip(*by_seed, strict=True))
+    by_seed = {
+        seed: tuple(100 * statistics.fmean(float(values[name]) for values in group) for name in metrics)
+        for seed, group in seeds.items()
+    }
+    columns = list(zip(*by_seed.values(), strict=True))
     return Summary(
         mean=tuple(statistics.fmean(column) for column in columns),
         deviation=tuple(statistics.stdev(column) if len(column) > 1 else 0.0 for column in columns),
-        runs=len(records),
+        seeds=by_seed,
     )

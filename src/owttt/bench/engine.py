@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -15,16 +15,22 @@ from typing import Any, Final, final
 import torch
 from filelock import FileLock
 
+from owttt.adapter import Adapter
 from owttt.bench.grid import PAPER_NUMBER
 from owttt.bench.results import ALGORITHM, Results
 from owttt.bench.run import load_model, make_adapter, make_stream, record, source_of, steps
 from owttt.bench.spec import RunSpec
 from owttt.data.stream_spec import StreamSpec
+from owttt.data.streams import Stream
 from owttt.models.source_model import SourceModel
 from owttt.source import fingerprint
 
 COST: Final = {"test": 1.0, "bn": 1.2, "tent": 2.7, "shot": 4.9, "ttt++": 4.5, "ttac": 4.5, "owttt": 4.4}
 """Time of a sample in forward passes, as measured in `benchmarks`."""
+
+
+Work = Callable[[RunSpec], dict[str, Any]]
+"""What makes the record of a run; processes import it by name."""
 
 
 @final
@@ -44,21 +50,33 @@ def cost(spec: RunSpec) -> float:
     return COST.get(spec.method, max(COST.values())) * (spec.stream.number or PAPER_NUMBER) * (1 + spec.stream.ratio)
 
 
-def execute(specs: Sequence[RunSpec], folder: Path, *, jobs: int = 1) -> Iterator[Done]:
-    """Run what is not done yet, and yield every run as it is there, in any order."""
+def run(spec: RunSpec) -> dict[str, Any]:
+    """Do a run and return its record."""
+    adapter, stream = prepare(spec)
+    return record(spec, adapter, stream, list(steps(adapter, stream, len(stream.classes))))
+
+
+def prepare(spec: RunSpec) -> tuple[Adapter, Stream]:
+    """Return the adapter and the stream of a run."""
+    model = _model_of(spec)
+    return make_adapter(spec, model, model.source), make_stream(spec, model)
+
+
+def execute(specs: Sequence[RunSpec], folder: Path, *, jobs: int = 1, work: Work = run) -> Iterator[Done]:
+    """Run what is not done yet, and yield every run as it is there, in any order; `work` does one."""
     threads = max(1, (os.cpu_count() or 1) // jobs)
     if jobs == 1:
-        yield from (_one(spec, folder) for spec in specs)
+        yield from (_one(spec, folder, work) for spec in specs)
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, context, initializer=torch.set_num_threads, initargs=(threads,)) as pool:
-        futures = {pool.submit(_one, spec, folder): spec for spec in specs}
+        futures = {pool.submit(_one, spec, folder, work): spec for spec in specs}
         for future in as_completed(futures):
             error = future.exception()
             yield Done(futures[future], None, f"{type(error).__name__}: {error}") if error else future.result()
 
 
-def _one(spec: RunSpec, folder: Path) -> Done:
+def _one(spec: RunSpec, folder: Path, work: Work) -> Done:
     """Find a run or do it, alone: another process that is at it is waited for."""
     results = Results(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -69,18 +87,10 @@ def _one(spec: RunSpec, folder: Path) -> Done:
             with FileLock(results.path(spec).with_suffix(".lock")):
                 found = results.read(spec, prints)
                 if found is None:
-                    return Done(spec, results.write(spec, run(spec), prints))
+                    return Done(spec, results.write(spec, work(spec), prints))
         return Done(spec, found, fresh=False)
     except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
         return Done(spec, None, f"{type(error).__name__}: {error}")
-
-
-def run(spec: RunSpec) -> dict[str, Any]:
-    """Do a run and return its record."""
-    model = _model_of(spec)
-    stream = make_stream(spec, model)
-    adapter = make_adapter(spec, model, model.source)
-    return record(spec, adapter, stream, list(steps(adapter, stream, len(model.classes))))
 
 
 def fingerprints(spec: RunSpec) -> dict[str, Any]:

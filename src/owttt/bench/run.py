@@ -118,7 +118,7 @@ def source_of(model: SourceModel, data: str | None) -> SourceStats:
 def steps(adapter: Adapter, stream: Iterable[tuple[Tensor, Tensor]], num_classes: int) -> Iterator[Step]:
     """Show an adapter the stream once, and yield after every batch."""
     metrics = OpenWorldMetrics(num_classes)
-    device = _device(adapter)
+    device = device_of(adapter)
     for x, y in stream:
         start = time.perf_counter()
         prediction = adapter(x.to(device))
@@ -208,5 +208,6 @@ def record(spec: RunSpec, adapter: Adapter, stream: Stream, done: Sequence[Step]
     }
 
 
-def _device(module: nn.Module) -> torch.device:
+def device_of(module: nn.Module) -> torch.device:
+    """Return where a module computes."""
     return next((parameter.device for parameter in module.parameters()), torch.device("cpu"))

@@ -1,19 +1,24 @@
-"""`owttt bench`: a table of the paper on your data, the published numbers beside."""
+"""`owttt bench`: a table or figure of the paper on your data, the published numbers beside."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from owttt import models
+from owttt.bench import engine
 from owttt.bench.campaign import Campaign
+from owttt.bench.embedding import embed
 from owttt.bench.engine import Done, cost, execute
-from owttt.bench.grid import find, paper
-from owttt.bench.manifest import manifest, manifest_name, summaries_of
-from owttt.bench.tables import grid_table
+from owttt.bench.figures import draw
+from owttt.bench.grid import EMBEDDED, find, paper
+from owttt.bench.manifest import manifest, records
+from owttt.bench.tables import FORMATS, grid_table
 from owttt.cli.arguments import Commands, words, writable
 from owttt.progress import weighted
 from owttt.provenance import write_json
@@ -21,7 +26,7 @@ from owttt.provenance import write_json
 
 def add(commands: Commands) -> None:
     """Add the command."""
-    parser = commands.add_parser("bench", help="a table of the paper", description=__doc__)
+    parser = commands.add_parser("bench", help="a table or figure of the paper", description=__doc__)
     parser.add_argument("name", nargs="?", help=", ".join(paper()))
     parser.add_argument("--list", action="store_true", help="what there is, what it costs, which data it lacks")
     parser.add_argument("--scale", type=float, help="share of the paper's samples a run, e.g. 0.2")
@@ -31,6 +36,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("--columns", type=words, default=(), help="some of the columns, with commas")
     parser.add_argument("--corruptions", type=words, default=(), help="some of the corruptions, with commas")
     parser.add_argument("--model", help="another model")
+    parser.add_argument("--batch-size", type=int, help="another than the paper's")
     parser.add_argument("--source", help="data set to fit source statistics on, if the model brings none")
     parser.add_argument(
         "--stand-in", action="append", default=[], metavar="NAME=DATA", help="use DATA in the place of NAME"
@@ -38,6 +44,8 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--also", action="append", default=[], metavar="NAME=DATA", help="one more column: DATA as the unknown set"
     )
+    parser.add_argument("--format", choices=("table", *FORMATS), default="table", help="how it is printed")
+    parser.add_argument("--resume", action="store_true", help="what it does anyway: what is done is never redone")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument(
         "--results", type=Path, default=Path("results"), help="folder; what is done there is not redone"
@@ -53,19 +61,30 @@ def command(chosen: argparse.Namespace) -> None:
         return
     campaign = campaign_of(chosen)
     for name in campaign.missing_data():
-        console.print(
-            f"[red]{name} is not here[/]: `owttt data get {name}`, or --stand-in {name}=DATA", highlight=False
-        )
+        note = f"{name} is not here: `owttt data get {name}`, or --stand-in {name}=DATA"
+        Console(stderr=True).print(note, style="red", highlight=False, markup=False)
     done = run(campaign, chosen.results, chosen.jobs)
+    table = manifest(campaign, done)
+    show(table, chosen.format, console)
     if any(one.record for one in done):
-        write_json(writable(chosen.results / "tables" / manifest_name(campaign)), manifest(campaign, done))
-    console.print(grid_table(campaign, summaries_of(campaign, done)))
-    for name, stand_in in campaign.stand_ins.items():
-        console.print(f"{stand_in} stands in for {name}.", highlight=False, markup=False, soft_wrap=True)
+        write_json(writable(chosen.results / "tables" / f"{campaign.name()}.json"), table)
     failed = [one for one in done if one.error]
     if failed:
         reasons = sorted({done.error for done in failed})
         raise ValueError(f"{len(failed)} of {len(campaign.specs())} runs failed:\n" + "\n".join(reasons))
+    if campaign.grid.draw:
+        for path in draw(table, records(table, chosen.results), chosen.results / "figures", campaign.name()):
+            Console(stderr=True).print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)
+
+
+def show(table: Mapping[str, Any], form: str, console: Console) -> None:
+    """Print a table, on the terminal or as text for a paper."""
+    if form in FORMATS:
+        console.print(FORMATS[form](table), end="", highlight=False, markup=False, soft_wrap=True)
+        return
+    console.print(grid_table(table))
+    for name, stand_in in table["stand_ins"].items():
+        console.print(f"{stand_in} stands in for {name}.", highlight=False, markup=False, soft_wrap=True)
 
 
 def campaign_of(chosen: argparse.Namespace) -> Campaign:
@@ -74,7 +93,9 @@ def campaign_of(chosen: argparse.Namespace) -> Campaign:
     if chosen.scale is not None and not 0 < chosen.scale <= 1:
         raise ValueError(f"--scale is a share above 0 and up to 1, got {chosen.scale}.")
     number = chosen.number if chosen.scale is None else round(chosen.scale * grid.number)
-    changes = {name: value for name in ("model", "source") if (value := getattr(chosen, name)) is not None}
+    changes = {
+        name: value for name in ("model", "source", "batch_size") if (value := getattr(chosen, name)) is not None
+    }
     return Campaign(
         grid,
         number=number,
@@ -97,19 +118,23 @@ def _pairs(flag: str, texts: Sequence[str]) -> dict[str, str]:
 
 def run(campaign: Campaign, folder: Path, jobs: int) -> list[Done]:
     """Run what is not done, behind a bar."""
-    specs = campaign.specs()
-    total = sum(map(cost, specs))
-    return list(weighted(execute(specs, folder, jobs=jobs), campaign.grid.name, total, lambda one: cost(one.spec)))
+    specs, name = campaign.specs(), campaign.grid.name
+    work = embed if campaign.grid.draw in EMBEDDED else engine.run
+    under_way = execute(specs, folder / campaign.grid.folder, jobs=jobs, work=work)
+    return list(weighted(under_way, name, sum(map(cost, specs)), lambda one: cost(one.spec)))
 
 
 def _listing() -> Table:
-    table = Table(title="Tables of the paper", box=None)
-    for column in ("name", "runs", "forward passes", "what", "lacks"):
+    table = Table(title="Tables and figures of the paper", box=None)
+    for column in ("name", "runs", "forward passes", "what", "needs", "lacks"):
         table.add_column(column, justify="right" if column in ("runs", "forward passes") else "left")
     for name, grid in paper().items():
         campaign = Campaign(grid)
-        specs = campaign.specs()
-        lacks = ", ".join(campaign.missing_data()) or "nothing"
+        specs, lacks = campaign.specs(), campaign.missing_data()
+        if grid.base.model not in models.names():
+            lacks.append(f"a model, {grid.base.model}")
         passes = f"{sum(map(cost, specs)) / 1e6:.1f} M"
-        table.add_row(name, str(len(specs)), passes, f"{grid.label}, {grid.title}", lacks)
+        needs = ", ".join(campaign.data())
+        what = f"{grid.label}, {grid.title}"
+        table.add_row(name, str(len(specs)), passes, what, needs, ", ".join(lacks) or "nothing")
     return table

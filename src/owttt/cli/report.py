@@ -4,25 +4,43 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Final
 
 from rich.console import Console
 
+from owttt.bench.manifest import manifests
 from owttt.bench.report import render
-from owttt.cli.arguments import Commands, writable
+from owttt.bench.tables import FORMATS
+from owttt.cli.arguments import Commands, words, writable
 from owttt.storage import write_bytes
+
+ENDINGS: Final = {"markdown": "md", "csv": "csv", "latex": "tex"}
 
 
 def add(commands: Commands) -> None:
     """Add the command."""
     parser = commands.add_parser("report", help="results as a page", description=__doc__)
     parser.add_argument("results", type=Path, help="the folder that `owttt bench` wrote")
-    parser.add_argument("-o", "--out", type=Path, default=Path("report.html"))
+    parser.add_argument("-o", "--out", type=Path, help="the file to write; report.html by default")
     parser.add_argument("--title", default="Open-world test-time training")
+    parser.add_argument(
+        "--gallery",
+        type=words,
+        default=(),
+        metavar="SETS",
+        help="data sets whose pictures the page may show, with commas, or all; none by default",
+    )
+    parser.add_argument("--format", choices=("html", *FORMATS), default="html", help="a page, or its tables as text")
     parser.set_defaults(command=command)
 
 
 def command(chosen: argparse.Namespace) -> None:
     """Render and write."""
-    path = writable(chosen.out)
-    write_bytes(path, render(chosen.results, chosen.title).encode())
+    if chosen.format == "html":
+        path = writable(chosen.out or Path("report.html"))
+        text = render(chosen.results, chosen.title, chosen.gallery)
+    else:
+        path = writable(chosen.out or Path(f"report.{ENDINGS[chosen.format]}"))
+        text = "\n".join(FORMATS[chosen.format](manifest) for _, manifest in manifests(chosen.results))
+    write_bytes(path, text.encode())
     Console().print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)

@@ -117,17 +117,23 @@ class Stream:
         """Make one batch."""
         if not 0 <= number < len(self):
             raise ValueError(f"The stream has batches 0 … {len(self) - 1}, got {number}.")
-        rows = np.arange(number * self.spec.batch_size, min((number + 1) * self.spec.batch_size, len(self.plan)))
-        parts, corruptions, indices = (field[rows] for field in (self.plan.part, self.plan.corruption, self.plan.index))
-        y = torch.full((len(rows),), UNKNOWN)
+        first = number * self.spec.batch_size
+        return self.at(np.arange(first, min(first + self.spec.batch_size, len(self.plan))))
+
+    def at(self, places: Ints) -> Batch:
+        """Make the samples at some places of the stream."""
+        parts, corruptions, indices = (
+            field[places] for field in (self.plan.part, self.plan.corruption, self.plan.index)
+        )
+        y = torch.full((len(places),), UNKNOWN)
         known = torch.from_numpy(parts == 0)
         y[known] = self.known[0].labels[torch.from_numpy(indices)[known]]
-        samples, places = [], []
+        samples, groups = [], []
         for part, corruption in sorted(set(zip(parts.tolist(), corruptions.tolist(), strict=True))):
             here = np.flatnonzero((parts == part) & (corruptions == corruption))
             samples.append(self._samples(part, corruption, indices[here]))
-            places.append(here)
-        order = torch.from_numpy(np.argsort(np.concatenate(places)))
+            groups.append(here)
+        order = torch.from_numpy(np.argsort(np.concatenate(groups)))
         return Batch(torch.cat(samples)[order], y)
 
     def _open_known(self, root: str | Path | None) -> list[Dataset]:

@@ -14,8 +14,13 @@ function options(select, names) {
   select.replaceChildren(...names.map((name) => element("option", { value: name }, name)));
 }
 
-function colour(method) {
-  return colours[method] || "#8a9099";
+// A method's own colour; rows that are all of one method are told apart by others.
+const others = ["#d6432f", "#3f7fbf", "#5aa469", "#e0a43b", "#b07cc6", "#45b3b3", "#8a5a44", "#d16ba5", "#7f868e", "#a3b846"];
+
+function colour(run, runs) {
+  const methods = new Set(runs.map((one) => one.method));
+  if (methods.size < runs.length) return others[runs.indexOf(run) % others.length];
+  return colours[run.method] || "#8a9099";
 }
 
 // Cumulative Acc_H of every method on one stream.
@@ -39,12 +44,12 @@ function drawCurves(host, runs) {
       if (value !== null) path += `${path ? "L" : "M"}${x(batch).toFixed(1)},${y(Math.max(low, 100 * value)).toFixed(1)}`;
     });
     const stroke = run.method === "owttt" ? 3 : 1.8;
-    svg.append(element("path", { d: path, fill: "none", stroke: colour(run.method), "stroke-width": stroke }));
+    svg.append(element("path", { d: path, fill: "none", stroke: colour(run, runs), "stroke-width": stroke }));
   }
   const legend = element("div", { class: "legend" });
   for (const run of runs) {
     const last = run.curve[run.curve.length - 1];
-    const mark = element("i", { style: `background:${colour(run.method)}` });
+    const mark = element("i", { style: `background:${colour(run, runs)}` });
     legend.append(element("span", {}, mark, `${run.row} ${last === null ? "—" : (100 * last).toFixed(1)}`));
   }
   host.replaceChildren(svg, legend);

@@ -1,0 +1,33 @@
+"""Results as pictures, PNG and SVG; needs matplotlib, from the extra `demo`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from owttt.bench.figures.embeddings import classes, stages, verdicts
+from owttt.bench.figures.overview import overview
+from owttt.bench.figures.streams import cumulative, drop, scores, thresholds
+
+Record = Mapping[str, Any]
+
+DRAW: Final[dict[str, Callable[[Record, Sequence[Record], Path], None]]] = {
+    "drop": drop,
+    "scores": scores,
+    "cumulative": cumulative,
+    "thresholds": thresholds,
+    "classes": classes,
+    "verdicts": verdicts,
+    "stages": stages,
+}
+__all__ = ["DRAW", "draw", "overview"]
+
+
+def draw(manifest: Record, runs: Sequence[Record], folder: Path, name: str) -> list[Path]:
+    """Draw a figure of the paper from its runs, as PNG and SVG, and return the files."""
+    paths = [folder / f"{name}.{ending}" for ending in ("png", "svg")]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in paths:
+        DRAW[manifest["draw"]](manifest, runs, path)
+    return paths

@@ -1,0 +1,59 @@
+"""A sheet of panels that all pictures share: one look, written whole or not at all."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from owttt.data.optional import require
+from owttt.storage import write_bytes
+
+INK, MUTED, KNOWN, UNKNOWN = "#22262b", "#8a9099", "#3f7fbf", "#d6432f"
+_STYLE: Final = {
+    "font.size": 9,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "owttt",
+}
+
+
+@contextmanager
+def canvas(path: Path, panels: int, size: tuple[float, float], *, widths: Sequence[float] = ()) -> Iterator[list[Any]]:
+    """Yield panels side by side, and write the sheet afterwards; the file's ending says as what."""
+    matplotlib = require("matplotlib", "Pictures", extra="demo")
+    matplotlib.use("Agg")
+    plt = require("matplotlib.pyplot", "Pictures", extra="demo")
+    with plt.rc_context(_STYLE):
+        sheet, axes = plt.subplots(1, panels, figsize=size, width_ratios=widths or None, squeeze=False)
+        try:
+            yield list(axes[0])
+            for one in axes[0]:
+                one.spines[["top", "right"]].set_visible(False)
+                one.tick_params(colors=MUTED)
+            sheet.tight_layout()
+            drawn = io.BytesIO()
+            kind = path.suffix[1:]
+            sheet.savefig(drawn, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(path, drawn.getvalue())
+        finally:
+            plt.close(sheet)
+
+
+def score_histogram(axes: Any, title: str, run: Any) -> None:
+    """Draw the scores of the last quarter of a run, known against unknown, and its last threshold."""
+    scores = run["scores"]
+    last = max(1, len(scores["known"]) // 4)
+    threshold = run["curves"]["threshold"][-1]
+    for kind, colour, alpha in (("known", KNOWN, 0.75), ("unknown", UNKNOWN, 0.65)):
+        counts = [sum(column) for column in zip(*scores[kind][-last:], strict=True)]
+        axes.stairs(counts, scores["edges"], fill=True, color=colour, alpha=alpha, label=kind)
+    if threshold is not None:
+        axes.axvline(threshold, color=INK, ls="--", lw=1.2, label=f"τ* = {threshold:.2f}")
+    axes.set(title=title, xlabel="score (high = unknown)", ylabel="samples")
+    axes.legend(frameon=False, fontsize=8)

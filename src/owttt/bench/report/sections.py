@@ -1,0 +1,174 @@
+"""A section of the page: a table with its figure, gaps, heat maps, curves and configuration."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from owttt.bench.campaign import short
+from owttt.bench.compare import Gap, gaps, ranks
+from owttt.bench.manifest import cells_of
+from owttt.bench.tables import CLOSE, numbers, ours_of
+
+METRIC_NAMES: Final = {"acc_s": "Acc<sub>S</sub>", "acc_n": "Acc<sub>N</sub>", "acc_h": "Acc<sub>H</sub>"}
+SHOWN: Final = "snow"
+"""The corruption whose scores the page keeps, where a table has several: those of all are megabytes."""
+
+Record = Mapping[str, Any]
+
+
+def section(number: int, name: str, manifest: Record, runs: Sequence[Record], figures: Path) -> str:
+    """Return the section of a table or figure; `number` is its place in the page's data."""
+    notes = [f"{short(data)} stands in for {name}" for name, data in manifest["stand_ins"].items()]
+    notes += [f"failed: {reason}" for reason in manifest["failed"]]
+    return "\n".join(
+        (
+            f'<h2 id="{name}">{html.escape(manifest["label"])}: {html.escape(manifest["title"])}</h2>',
+            f"<p>{html.escape(plain(manifest['about']))}.</p>",
+            f"<ul>{''.join(f'<li>{html.escape(plain(note))}</li>' for note in notes)}</ul>" if notes else "",
+            _figure(manifest, figures / name),
+            _table(manifest),
+            _gaps(manifest),
+            _heat_maps(manifest, runs),
+            _viewer(number, name) if runs and not manifest["draw"] else "",
+            _configuration(runs),
+        )
+    )
+
+
+def corruptions_of(run: Record) -> str:
+    """Return what a run's known samples look like."""
+    return " + ".join(run["spec"]["stream"]["corruptions"]) or "clean"
+
+
+def plain(text: str) -> str:
+    """Return a text without the folders of the machine it was written on."""
+    return '"'.join(word.rpartition("/")[2] if word.count("/") > 1 else word for word in text.split('"'))
+
+
+def _figure(manifest: Record, path: Path) -> str:
+    """Return a figure's picture, as SVG or PNG, whichever is smaller."""
+    kinds = {"svg": "image/svg+xml", "png": "image/png"}
+    drawn = {kind: file.read_bytes() for kind in kinds if (file := path.with_suffix(f".{kind}")).exists()}
+    if not manifest["draw"] or not drawn:
+        return ""
+    kind = min(drawn, key=lambda kind: len(drawn[kind]))
+    source = f"data:{kinds[kind]};base64,{base64.b64encode(drawn[kind]).decode()}"
+    return f'<figure class=paper><img alt="{html.escape(manifest["title"])}" src="{source}"></figure>'
+
+
+def _table(manifest: Record) -> str:
+    """Return the table, the best of a column bold, the second underlined."""
+    cells, place, gap = cells_of(manifest), ranks(manifest), gaps(manifest)
+    caption = "Best of a column <b>bold</b>, second <u>underlined</u>; small: published."
+    if gap:
+        caption += f" ± deviation over seeds; {CLOSE} not further from the best than their difference varies."
+    head = "".join(
+        f"<th>{html.escape(manifest['headings'][column])}<small>"
+        f"{' '.join(METRIC_NAMES[metric] for metric in manifest['metrics'][column])}</small></th>"
+        for column in manifest["columns"]
+    )
+    rows = []
+    for row in manifest["rows"]:
+        keys = [(row, column) for column in manifest["columns"]]
+        texts = (_cell(cells.get(key), place.get(key), gap.get(key)) for key in keys)
+        rows.append(f"<tr><td>{html.escape(row)}</td>{''.join(texts)}</tr>")
+    return (
+        f"<div class=scroll><table><caption>{caption}</caption>"
+        f"<thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _cell(cell: Record | None, rank: int | None, gap: Gap | None) -> str:
+    if cell is None:
+        return "<td></td>"
+    published = f"<small>{numbers(cell['published'])}</small>" if cell["published"] else ""
+    style = {1: " class=best", 2: " class=second"}.get(rank or 0, "")
+    return f"<td><span{style}>{ours_of(cell, gap)}</span>{published}</td>"
+
+
+def _gaps(manifest: Record) -> str:
+    """Return how far every cell is behind the best, and whether that exceeds its deviation."""
+    gap = gaps(manifest)
+    if not gap:
+        return ""
+    head = "".join(f"<th>{html.escape(manifest['headings'][column])}</th>" for column in manifest["columns"])
+    rows = []
+    for row in manifest["rows"]:
+        texts = (_gap(gap.get((row, column))) for column in manifest["columns"])
+        rows.append(f"<tr><td>{html.escape(row)}</td>{''.join(texts)}</tr>")
+    return (
+        "<details><summary>Which differences exceed their deviation</summary><div class=scroll><table><caption>Behind "
+        "the best of the column, seed by seed: mean ± deviation. Bold exceeds it.</caption>"
+        f"<thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div></details>"
+    )
+
+
+def _gap(gap: Gap | None) -> str:
+    if gap is None:
+        return "<td>best</td>"
+    text = f"{gap.behind:.1f} ±{gap.deviation:.1f}"
+    return f"<td>{f'<b>{text}</b>' if gap.exceeds else text}</td>"
+
+
+def _heat_maps(manifest: Record, runs: Sequence[Record]) -> str:
+    """Return, for every column, its last metric by row and corruption; nothing where there is one corruption only."""
+    maps = []
+    for column in manifest["columns"]:
+        metric = manifest["metrics"][column][-1]
+        values: dict[tuple[str, str], list[float]] = {}
+        for run in runs:
+            if run["column"] == column and len(run["spec"]["stream"]["corruptions"]) == 1:
+                values.setdefault((run["row"], corruptions_of(run)), []).append(100 * run["metrics"][metric])
+        looks = list(dict.fromkeys(look for _, look in values))
+        if len(looks) > 1:
+            title = f"{html.escape(manifest['headings'][column])}: {METRIC_NAMES[metric]}"
+            maps.append(_heat_map(title, manifest["rows"], looks, values))
+    return f"<details><summary>By corruption</summary>{''.join(maps)}</details>" if maps else ""
+
+
+def _heat_map(
+    title: str, rows: Sequence[str], looks: Sequence[str], values: Mapping[tuple[str, str], Sequence[float]]
+) -> str:
+    head = "".join(f"<th>{html.escape(look.replace('_', ' '))}</th>" for look in looks)
+    lines = []
+    for row in rows:
+        cells = (_heat(values.get((row, look))) for look in looks)
+        lines.append(f"<tr><td>{html.escape(row)}</td>{''.join(cells)}</tr>")
+    return (
+        f"<h3>{title}</h3><div class=scroll><table class=heat><thead><tr><th></th>{head}</tr></thead>"
+        f"<tbody>{''.join(lines)}</tbody></table></div>"
+    )
+
+
+def _heat(values: Sequence[float] | None) -> str:
+    if not values:
+        return "<td></td>"
+    mean = sum(values) / len(values)
+    return f'<td style="background:hsl({1.2 * mean:.0f} 60% 50% / .35)">{mean:.1f}</td>'
+
+
+def _viewer(number: int, name: str) -> str:
+    return f"""<section data-table="{number}"><h3>As the stream goes by</h3>
+<p><label>against <select name=column></select></label><label>under <select name=look></select></label></p>
+<figure><div class=curves></div><figcaption>Cumulative Acc<sub>H</sub> (%)</figcaption></figure>
+<p><label>scores of <select name=row></select></label>
+<input type=range min=0 max=1 value=0 aria-label="batch of {name}"> <output></output></p>
+<figure><div class=scores></div><figcaption>Scores of three batches up to the chosen one:
+<span style="color:var(--known)">known</span>, <span style="color:var(--unknown)">unknown</span>; right of τ is
+rejected</figcaption></figure></section>"""
+
+
+def _configuration(runs: Sequence[Record]) -> str:
+    if not runs:
+        return ""
+    kept = {key: runs[-1][key] for key in ("spec", "adapter", "data", "environment", "fingerprints")}
+    text = plain(json.dumps(kept, indent=1, ensure_ascii=False))
+    return (
+        f"<details><summary>Configuration of one of the {len(runs)} runs</summary>"
+        f"<pre>{html.escape(text)}</pre></details>"
+    )
