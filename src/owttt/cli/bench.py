@@ -39,6 +39,11 @@ def add(commands: Commands) -> None:
     parser.add_argument("--batch-size", type=int, help="another than the paper's")
     parser.add_argument("--source", help="data set to fit source statistics on, if the model brings none")
     parser.add_argument(
+        "--restrict",
+        action=argparse.BooleanOptionalAction,
+        help="only classes of the known set compete; as in the paper by default",
+    )
+    parser.add_argument(
         "--stand-in", action="append", default=[], metavar="NAME=DATA", help="use DATA in the place of NAME"
     )
     parser.add_argument(
@@ -93,9 +98,8 @@ def campaign_of(chosen: argparse.Namespace) -> Campaign:
     if chosen.scale is not None and not 0 < chosen.scale <= 1:
         raise ValueError(f"--scale is a share above 0 and up to 1, got {chosen.scale}.")
     number = chosen.number if chosen.scale is None else round(chosen.scale * grid.number)
-    changes = {
-        name: value for name in ("model", "source", "batch_size") if (value := getattr(chosen, name)) is not None
-    }
+    given = ("model", "source", "batch_size", "restrict")
+    changes = {name: value for name in given if (value := getattr(chosen, name)) is not None}
     return Campaign(
         grid,
         number=number,
