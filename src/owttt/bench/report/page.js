@@ -93,20 +93,22 @@ function viewer(section) {
   const told = section.querySelector("output"), curves = section.querySelector(".curves");
   const scores = section.querySelector(".scores");
   const here = () => table.runs.filter((run) => run.column === column.value && run.look === look.value);
+  let touched = false;
   const unique = (values) => [...new Set(values)];
   const scrub = () => {
     const run = here().find((one) => one.row === method.value && one.scores);
     if (!run) { scores.replaceChildren(element("p", { class: "muted" }, "No scores are kept of this run.")); return; }
     slider.max = String(run.threshold.length - 1);
+    if (!touched) slider.value = slider.max;
     const batch = Math.min(Number(slider.value), run.threshold.length - 1);
     told.textContent = `batch ${batch + 1} of ${run.threshold.length}`;
     drawScores(scores, run, batch);
   };
   const show = () => {
     drawCurves(curves, here());
-    const kept = method.value;
-    options(method, unique(here().map((run) => run.row)));
-    if ([...method.options].some((option) => option.value === kept)) method.value = kept;
+    const rows = unique(here().map((run) => run.row)), kept = method.value;
+    options(method, rows);
+    method.value = rows.includes(kept) ? kept : rows[rows.length - 1];
     scrub();
   };
   options(column, unique(table.runs.map((run) => run.column)));
@@ -114,7 +116,7 @@ function viewer(section) {
   column.addEventListener("change", show);
   look.addEventListener("change", show);
   method.addEventListener("change", scrub);
-  slider.addEventListener("input", scrub);
+  slider.addEventListener("input", () => { touched = true; scrub(); });
   show();
 }
 

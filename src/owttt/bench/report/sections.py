@@ -155,12 +155,14 @@ def _heat(values: Sequence[float] | None) -> str:
 def _viewer(number: int, name: str) -> str:
     return f"""<section data-table="{number}"><h3>As the stream goes by</h3>
 <p><label>against <select name=column></select></label><label>under <select name=look></select></label></p>
+<div class=pair>
 <figure><div class=curves></div><figcaption>Cumulative Acc<sub>H</sub> (%)</figcaption></figure>
-<p><label>scores of <select name=row></select></label>
-<input type=range min=0 max=1 value=0 aria-label="batch of {name}"> <output></output></p>
-<figure><div class=scores></div><figcaption>Scores of three batches up to the chosen one:
-<span style="color:var(--known)">known</span>, <span style="color:var(--unknown)">unknown</span>; right of τ is
-rejected</figcaption></figure></section>"""
+<figure><div class=scores></div>
+<p><label>scores of <select name=row></select></label> <output></output><br>
+<input type=range min=0 max=1 value=0 aria-label="batch of {name}"></p>
+<figcaption>Scores of three batches up to the chosen one: <span style="color:var(--known)">known</span>,
+<span style="color:var(--unknown)">unknown</span>; right of τ is rejected</figcaption></figure>
+</div></section>"""
 
 
 def _configuration(runs: Sequence[Record]) -> str:
