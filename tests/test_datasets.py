@@ -230,6 +230,17 @@ def test_missing_files_name_path_and_command(tmp_path):
         load("imagenet-r", "train", root=tmp_path)
 
 
+def test_a_relative_path_is_found_in_the_data_root(tmp_path, monkeypatch):
+    np.savez(tmp_path / "mine.npz", x=np.zeros((2, 8, 8), np.uint8), y=[0, 1])
+    assert len(load("npz:mine.npz", root=tmp_path)) == 2
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    np.savez("mine.npz", x=np.zeros((3, 8, 8), np.uint8), y=[0, 1, 1])
+    assert len(load("npz:mine.npz", root=tmp_path)) == 3, "the working folder comes first"
+    with pytest.raises(FileNotFoundError, match=r"^gone\.npz: no such file"):
+        load("npz:gone.npz", root=tmp_path)
+
+
 def test_npz(tmp_path):
     path = tmp_path / "mine.npz"
     x = np.random.default_rng(0).integers(0, 256, (6, 9, 8, 3), dtype=np.uint8)

@@ -14,6 +14,7 @@ import pytest
 from owttt.bench import engine
 from owttt.bench.engine import cost, execute
 from owttt.bench.results import Results
+from owttt.bench.run import EXAMPLES, Step, examples
 from owttt.bench.spec import RunSpec
 from owttt.data import StreamSpec
 from tests.test_cli import place  # noqa: F401
@@ -109,3 +110,34 @@ def test_cost_is_in_forward_passes():
     spec = RunSpec("m", StreamSpec(number=100, ratio=0.5), method="test")
     assert cost(spec) == 150
     assert cost(replace(spec, method="owttt")) == pytest.approx(4.4 * 150)
+
+
+def test_examples_of_every_verdict_are_spread_over_the_stream():
+    random = np.random.default_rng(0)
+    done = []
+    for _ in range(6):
+        labels, predicted = random.integers(-1, 3, 50), random.integers(-1, 3, 50)
+        done.append(Step({}, 0.5, random.random(50), predicted, labels, {}, 0.0))
+    scores, predicted, labels = (
+        np.concatenate([getattr(step, name) for step in done]) for name in ("scores", "predicted", "labels")
+    )
+    found = examples(done)
+    truth = {
+        "rejected rightly": lambda p, y: p == y == -1,
+        "rejected wrongly": lambda p, y: p == -1 != y,
+        "accepted wrongly": lambda p, y: y == -1 != p,
+        "classified rightly": lambda p, y: p == y != -1,
+        "classified wrongly": lambda p, y: -1 not in (p, y) and p != y,
+    }
+    assert found.keys() == truth.keys()
+    for verdict, some in found.items():
+        places = [one["place"] for one in some]
+        everything = [n for n in range(300) if truth[verdict](predicted[n], labels[n])]
+        assert len(places) == len(set(places)) == EXAMPLES
+        assert (places[0], places[-1]) == (everything[0], everything[-1])
+        for one in some:
+            assert one["place"] in everything
+            assert one["score"] == pytest.approx(scores[one["place"]], abs=1e-4)
+            assert (one["predicted"], one["label"]) == (predicted[one["place"]], labels[one["place"]])
+    few = examples([Step({}, 0.5, np.ones(2), np.array([0, 0]), np.array([0, 1]), {}, 0.0)])
+    assert [len(some) for some in few.values()] == [0, 0, 0, 1, 1]

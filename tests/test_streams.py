@@ -59,6 +59,15 @@ def test_the_same_seed_is_the_same_stream_and_another_is_another():
     assert any((one.y != two.y).any() for one, two in zip(first, other, strict=True))
 
 
+def test_samples_at_any_places():
+    made = stream(corruptions=("gaussian_noise", "fog"))
+    x, y = (torch.cat(parts) for parts in zip(*made, strict=True))
+    places = np.array([70, 3, 119, 4])
+    some = made.at(places)
+    assert (some.x == x[places]).all()
+    assert (some.y == y[places]).all()
+
+
 def test_it_resumes_from_any_batch():
     whole = list(stream(corruptions=("gaussian_noise", "fog")))
     for start in (0, 3, 8):
