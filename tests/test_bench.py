@@ -1,6 +1,7 @@
 """Tables of the paper as they are run: choices, stand-ins, means over corruptions and seeds, the command."""
 
 import json
+import math
 
 import pytest
 
@@ -49,16 +50,37 @@ def test_more_columns():
     assert [column for _, column in campaign.cells()] == ["mnist", "textures"]
     assert {run.stream.unknown for run in campaign.cells()["bn", "textures"]} == {("npz:dtd.npz",)}
     assert campaign.published(("bn", "textures")) is None
+    with pytest.raises(ValueError, match="table1 has a column 'mnist', whose published numbers are of other data"):
+        Campaign(find("table1"), extra={"mnist": "npz:dtd.npz"})
     assert campaign.name() != Campaign(find("table1"), rows=("bn",), columns=("mnist",)).name()
 
 
 def test_cells_that_the_paper_does_not_have_are_not_run():
     campaign = Campaign(find("clean"))
-    assert ("bn, no detector", "with noise") not in campaign.cells()
+    noise = "with noise, τ free as in Tab. 1"
+    assert ("bn, no detector", noise) not in campaign.cells()
     assert campaign.metrics("no unknowns") == ("acc_s",)
-    assert campaign.metrics("with noise") == ("acc_h",)
+    assert campaign.metrics(noise) == ("acc_h",)
     assert {run.threshold for run in campaign.cells()["bn, τ in [0.4, 1]", "no unknowns"]} == {(0.4, 1.0)}
-    assert {run.threshold for run in campaign.cells()["bn, τ in [0.4, 1]", "with noise"]} == {"adaptive"}
+    assert {run.threshold for run in campaign.cells()["bn, τ in [0.4, 1]", noise]} == {"adaptive"}
+
+
+def test_what_was_run_is_said_in_words():
+    changes = {"model": "somewhere/mine", "batch_size": 8, "restrict": True}
+    campaign = Campaign(
+        find("table1"), number=5, corruptions=("fog",), stand_ins={"cifar10": "npz:x/mine.npz"}, changes=changes
+    )
+    assert campaign.about() == (
+        "mine, mine for cifar10, 5 known samples a run, fog only (the paper: mean of 15), batches of 8, "
+        "only the known set's classes, seed 0"
+    )
+    assert "(the paper: snow + contrast + glass_blur)" in Campaign(find("mixed"), corruptions=("snow",)).about()
+
+
+def test_a_stand_in_is_corrupted_as_the_other_would_be():
+    campaign = Campaign(find("table1"), rows=("bn",), columns=("cifar100@same",), stand_ins={"cifar100": "npz:x.npz"})
+    assert campaign.cells()["bn", "cifar100@same"][0].stream.unknown == ("npz:x.npz@gaussian_noise",)
+    assert campaign.heading("cifar100@same") == "x for cifar100"
 
 
 def test_rows_about_a_seed_have_just_that_one():
@@ -74,7 +96,9 @@ def test_a_cell_is_the_mean_over_corruptions_and_its_deviation_is_over_seeds():
     assert cell.mean == pytest.approx((60, 30))
     assert cell.deviation == pytest.approx((14.142, 7.071), abs=1e-3)
     assert cell.seeds == {0: pytest.approx((70, 35)), 1: pytest.approx((50, 25))}
-    assert summarise([record(0, 0.8)], ("acc_s",)).deviation == (0.0,)
+    assert summarise([record(0, 0.8)], ("acc_s",)).deviation == (None,)
+    nothing = summarise([record(0, 0.8), record(0, math.nan)], ("acc_s",))
+    assert (nothing.mean, nothing.seeds) == ((None,), {0: (None,)})
 
 
 def test_the_command(place, tmp_path, capsys, monkeypatch):  # noqa: F811

@@ -11,13 +11,14 @@ from owttt.bench.tables import FORMATS, ours_of
 
 def cell(row, seeds, column="mnist", published=None):
     means = list(seeds.values())
-    mean = [sum(values) / len(values) for values in zip(*means, strict=True)] if means else None
+    columns = list(zip(*means, strict=True))
+    mean = [None if None in values else sum(values) / len(values) for values in columns] or None
     return {
         "row": row,
         "column": column,
         "published": published,
         "mean": mean,
-        "deviation": [1.0] * len(mean) if len(means) > 1 else [0.0] * len(mean or ()),
+        "deviation": [1.0 if len(means) > 1 and value is not None else None for value in mean or ()],
         "seeds": seeds,
         "runs": [],
     }
@@ -53,6 +54,7 @@ def test_differences_are_taken_seed_by_seed():
     assert found["behind", "mnist"].behind == pytest.approx(2)
     assert found["behind", "mnist"].deviation == pytest.approx(0.5)
     assert found["behind", "mnist"].exceeds
+    assert found["behind", "mnist"].seeds == 3
     assert found["close", "mnist"].behind == pytest.approx(1 / 3)
     assert not found["close", "mnist"].exceeds
     assert ours_of(cell("close", {"0": (0, 1), "1": (0, 3)}), found["close", "mnist"]) == "0.0 2.0 ±1.0 ≈"
@@ -74,16 +76,25 @@ def test_formats():
         cell("b", {"0": (10, 20), "1": (10, 22)}),
         cell("a", {}, "noise"),
     )
-    markdown = FORMATS["markdown"](content)
+    markdown = FORMATS["markdown"]([content])
     assert "| a | **61.0 71.0 ±1.0** (1.5 2.5) | — |" in markdown
     assert "| b | 10.0 21.0 ±1.0 |  |" in markdown, "a cell that does not exist is empty"
-    latex = FORMATS["latex"](content)
-    assert r"a & \textbf{61.0 71.0 $\pm$1.0} & -- \\" in latex
+    latex = FORMATS["latex"]([content])
+    assert r"a & \textbf{61.0 71.0 $\pm$1.0} (1.5 2.5) & -- \\" in latex
     assert r"the mnist\_set: Acc\_S / Acc\_H" in latex
-    rows = list(csv.DictReader(io.StringIO(FORMATS["csv"](content))))
+    rows = list(csv.DictReader(io.StringIO(FORMATS["csv"]([content, content]))))
+    assert len(rows) == 12, "one header, whatever the number of tables"
     assert [(r["row"], r["metric"], r["mean"], r["published"]) for r in rows[:3]] == [
         ("a", "acc_s", "61.000", "1.5"),
         ("a", "acc_h", "71.000", "2.5"),
         ("b", "acc_s", "10.000", ""),
     ]
     assert rows[-1]["mean"] == ""
+
+
+def test_a_number_that_cannot_be_measured_is_none_and_ranks_nowhere():
+    content = table(cell("a", {"0": (60, None), "1": (62, None)}), cell("b", {"0": (10, 20), "1": (10, 22)}))
+    assert ranks(content) == {("b", "mnist"): 1}
+    assert gaps(content) == {}
+    assert "| a | 61.0 — |" in FORMATS["markdown"]([content])
+    assert FORMATS["csv"]([content]).count(",,") > 0

@@ -71,6 +71,16 @@ def test_a_run_that_fails_is_told_and_the_rest_goes_on(specs, tmp_path):
     assert done[2].record is not None
 
 
+def test_whatever_a_run_raises_the_rest_goes_on(specs, tmp_path):
+    def diverges(spec):
+        if spec.method == "bn":
+            raise FloatingPointError("it has diverged")
+        return engine.run(spec)
+
+    done = list(execute(specs, tmp_path / "r", work=diverges))
+    assert [one.error for one in done] == ["", "", *["FloatingPointError: it has diverged"] * 2]
+
+
 def test_processes_share_the_work(specs, tmp_path):
     done = list(execute(specs, tmp_path / "r", jobs=2))
     assert {done.spec.method for done in done} == {"test", "bn"}

@@ -11,6 +11,7 @@ from PIL import Image
 
 from owttt.bench.figures import DRAW
 from owttt.bench.grid import paper
+from owttt.bench.report.sections import plain as plain_text
 from owttt.cli import main
 from tests.test_cli import place  # noqa: F401
 
@@ -97,18 +98,60 @@ def test_the_page_holds_everything_and_nothing_of_this_machine(page, results, pl
     assert "<h2 id=gallery>" in text
     assert "accepted wrongly" in text
     assert not re.search(r"""(src|href)=["']?(https?:)?//""", text), "nothing is asked of the network"
-    data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1].replace("<\\/", "</"))
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
     table = data["tables"][0]
     assert {run["row"] for run in table["runs"]} == {"test", "bn", "owttt"}
     assert {run["look"] for run in table["runs"]} == {f"snow + contrast + glass_blur, seed {n}" for n in (0, 1)}
     assert all(len(run["curve"]) == len(run["threshold"]) == len(run["scores"]["known"]) == 5 for run in table["runs"])
 
 
-def test_pictures_of_a_data_set_are_shown_only_if_it_is_named(results, tmp_path, capsys):
-    for words, shown in (([], False), (["--gallery", "mnist,cifar10"], False)):
-        assert main(["report", str(results), "-o", str(tmp_path / "p.html"), *words]) == 0
-        assert ("<h2 id=gallery>" in (tmp_path / "p.html").read_text()) is shown
+def test_pictures_of_a_data_set_are_shown_only_if_it_is_named(results, place, tmp_path, capsys):  # noqa: F811
+    known, unknown = f"npz:{place / 'known.npz'}", f"npz:{place / 'unknown.npz'}"
+    path = tmp_path / "p.html"
+    for names, shown in (("", False), (f"{known},mnist", False), (f"{known},{unknown}", True)):
+        assert main(["report", str(results), "-o", str(path), "--gallery", names]) == 0
+        assert ("<h2 id=gallery>" in path.read_text()) is shown
+    assert "against noise" not in path.read_text(), "noise was not named"
     capsys.readouterr()
+
+
+def test_pictures_are_of_the_data_the_run_met_or_none(results, tmp_path, capsys):
+    folder = tmp_path / "results"
+    shutil.copytree(results, folder)
+    for path in folder.glob("owttt-*.json"):
+        record = json.loads(path.read_text())
+        record["fingerprints"]["data"] = "other"
+        path.write_text(json.dumps(record))
+    assert main(["report", str(folder), "-o", str(tmp_path / "p.html"), "--gallery", "all"]) == 0
+    text = (tmp_path / "p.html").read_text()
+    assert "No pictures: the data or the model is no longer what this run met." in text
+    assert "accepted wrongly" not in text
+    capsys.readouterr()
+
+
+def test_looking_at_features_changes_nothing(results):
+    """A run with an embedding ends as the same run without."""
+    pairs = 0
+    for path in (results / "embeddings").glob("*.json"):
+        plain = results / path.name
+        if plain.exists():
+            pairs += 1
+            assert json.loads(plain.read_text())["metrics"] == json.loads(path.read_text())["metrics"]
+    assert pairs
+
+
+def test_a_text_without_folders():
+    said = plain_text("failed: FileNotFoundError: cifar10: /root/data/cifar10/test_batch is missing, see a/b or 1/2")
+    assert said == "failed: FileNotFoundError: cifar10: test_batch is missing, see a/b or 1/2"
+    assert plain_text('"npz:/home/me/x.npz", "C:\\data\\y.npz"') == '"npz:x.npz", "y.npz"'
+
+
+def test_an_old_table_is_refused(tmp_path, capsys):
+    (tmp_path / "tables").mkdir()
+    for text, message in (("{}", "not a table of this version"), ("{", "not JSON")):
+        (tmp_path / "tables" / "table1-1.json").write_text(text)
+        assert main(["report", str(tmp_path)]) == 1
+        assert message in capsys.readouterr().err
 
 
 def test_tables_as_text(results, tmp_path, capsys):

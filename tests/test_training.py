@@ -16,7 +16,7 @@ from owttt import SourceStats, models, storage
 from owttt.data.dataset import ArrayImages
 from owttt.models import Preprocessing, SourceModel, cifar_resnet
 from owttt.training import Job, Recipe, accuracy, batches, train, train_source
-from owttt.training.loop import augment
+from owttt.training.loop import augment, recolour
 from owttt.training.source import make_model
 
 RECIPE = Recipe(epochs=3, batch_size=16, lr=0.1, pad=2)
@@ -87,6 +87,7 @@ def test_too_few_images(tmp_path):
         ({"batch_size": 1}, "batch_size must be at least 2"),
         ({"lr": 0.0}, "lr must be at least"),
         ({"warmup": 1.0}, "warmup must be at least 0 and at most 0.9999, got 1.0"),
+        ({"colour": 2.0}, "colour must be at least 0 and at most 1"),
         ({"pad": -1}, "pad must be at least 0"),
         ({"label_smoothing": 2.0}, "label_smoothing must be at least 0 and at most 1"),
         ({"lr": float("nan")}, "lr must be at least"),
@@ -165,6 +166,46 @@ def test_augmentation_shifts_mirrors_and_flips_as_a_loop_would():
     assert {flip for *_, flip in kinds} == {0, 1}
     plain = augment(images, replace(RECIPE, pad=0, flip=False), torch.Generator().manual_seed(0))
     assert torch.equal(plain, images)
+
+
+def test_colours_are_varied_as_a_loop_would():
+    images = torch.randint(0, 256, (400, 3, 4, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    made = recolour(images, 0.8, torch.Generator().manual_seed(0))
+    draws = torch.Generator().manual_seed(0)
+    bright, contrast, grey, saturation = (torch.rand(400, 1, 1, 1, generator=draws).flatten() for _ in range(4))
+    for number, image in enumerate(images):
+        x = image.double() / 255 * (1 + 0.8 * 0.5 * (2 * bright[number] - 1))
+        x = x.mean() + (x - x.mean()) * (1 + 0.8 * 0.7 * (2 * contrast[number] - 1))
+        factor = 0.0 if grey[number] < 0.15 * 0.8 else 1 + 0.8 * (2 * saturation[number] - 1)
+        for row in range(4):
+            for column in range(4):
+                pixel = x[:, row, column]
+                expected = (pixel.mean() + (pixel - pixel.mean()) * factor).clamp(0, 1)
+                assert torch.allclose(made[number, :, row, column].double(), expected, atol=1e-5)
+    colourless = (made.amax(1) - made.amin(1)).amax(dim=(1, 2)) < 1e-6
+    assert 0.06 < colourless.float().mean() < 0.2
+    assert torch.allclose(recolour(images, 0.0, draws), images.float() / 255)
+    assert torch.equal(recolour(images.float() / 255, 0.8, torch.Generator().manual_seed(0)), made)
+
+
+def test_training_goes_on_from_a_model(tmp_path):
+    quiet = {"tell": lambda _: None}
+    train_source(job(tmp_path), tmp_path / "first", **quiet)
+    gentle = replace(RECIPE, epochs=1, lr=1e-6, colour=0.5)
+    more = train_source(job(tmp_path, start=str(tmp_path / "first"), recipe=gentle), tmp_path / "second", **quiet)
+    x = dataset(5).batch(range(5))
+    before = models.load(tmp_path / "first").network.state_dict()
+    for name, value in more.network.state_dict().items():
+        if "running" not in name and "num_batches" not in name:
+            assert torch.allclose(value, before[name], atol=1e-3), "the weights it began with"
+    assert more(x).shape == (5, 3)
+    assert more.card["start"]["name"] == "first"
+    assert more.card["start"]["recipe"]["lr"] == RECIPE.lr
+    assert "It went on from `first`, trained for 1 epochs" in (tmp_path / "second" / "README.md").read_text()
+    assert str(tmp_path) not in (tmp_path / "second" / "card.json").read_text()
+    for change, message in (({"width": 8}, "is another network"), ({"start": "gone"}, "No model 'gone'")):
+        with pytest.raises(ValueError, match=message):
+            train_source(job(tmp_path, **{"start": str(tmp_path / "first"), **change}), tmp_path / "third", **quiet)
 
 
 def test_from_data_to_a_model_folder(tmp_path):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, final
+from pathlib import PurePath
+from typing import Any, Final, final
 
 from owttt.bench.grid import Grid, Line, changed
 from owttt.bench.spec import RunSpec
@@ -15,6 +17,10 @@ from owttt.names import nearest
 
 Cell = tuple[str, str]
 """Row and column."""
+Number = float | None
+"""A metric, None where there is nothing to measure it on."""
+
+_TOLD: Final = {"batch_size": "batches of {}", "restrict": "only the known set's classes"}
 
 
 @final
@@ -47,6 +53,12 @@ class Campaign:
             for name in chosen:
                 if name not in there:
                     raise ValueError(f"{self.grid.name} has no {name!r}. {nearest(name, there)}")
+        for name in self.extra:
+            if name in [column.name for column in self.grid.columns]:
+                raise ValueError(
+                    f"{self.grid.name} has a column {name!r}, whose published numbers are of other data; give the new "
+                    "one another name, or use a stand-in."
+                )
         if not self.seeds:
             raise ValueError("A campaign needs at least one seed.")
 
@@ -69,12 +81,17 @@ class Campaign:
 
     def about(self) -> str:
         """Say what was run, in words: numbers of a part are not those of the whole."""
-        size = "all known samples" if self.number is None else f"{self.number:,} known samples"
-        part = ""
+        known = self.grid.base.stream.known
+        told = [PurePath(self.changes.get("model", self.grid.base.model)).name]
+        if known in self.stand_ins:
+            told.append(f"{short(self.stand_ins[known])} for {known}")
+        told.append("all known samples a run" if self.number is None else f"{self.number:,} known samples a run")
         if self.corruptions:
-            part = f", {', '.join(self.corruptions)} only (the paper: mean of {len(self.grid.corruptions)})"
-        seeds = f"seed{'s' if len(self.seeds) > 1 else ''} {', '.join(map(str, self.seeds))}"
-        return f"{self.changes.get('model', self.grid.base.model)}, {size} a run{part}, {seeds}"
+            theirs = " + ".join(self.grid.corruptions) if self.grid.mixed else f"mean of {len(self.grid.corruptions)}"
+            told.append(f"{', '.join(self.corruptions)} only (the paper: {theirs})")
+        told += [text.format(self.changes[name]) for name, text in _TOLD.items() if self.changes.get(name)]
+        told.append(f"seed{'s' if len(self.seeds) > 1 else ''} {', '.join(map(str, self.seeds))}")
+        return ", ".join(told)
 
     def specs(self) -> list[RunSpec]:
         """Return every run once."""
@@ -125,9 +142,9 @@ class Campaign:
         return changed(spec, {**stream, **self.changes})
 
     def _stand_in(self, name: str) -> str:
-        """Return what is used for a data set; a stand-in is not corrupted unless it says so."""
-        plain = name.partition("@")[0]
-        return self.stand_ins.get(plain, name)
+        """Return what is used for a data set; a stand-in is corrupted as the other would be."""
+        plain, at, corruption = name.partition("@")
+        return f"{self.stand_ins[plain]}{at}{corruption}" if plain in self.stand_ins else name
 
     @staticmethod
     def _chosen(lines: Sequence[Line], names: Sequence[str]) -> list[Line]:
@@ -143,11 +160,12 @@ def short(data: str) -> str:
 @final
 @dataclass(frozen=True)
 class Summary:
-    """A cell's numbers: mean and deviation over the seeds for every metric, in percent, and of how many runs."""
+    """A cell's numbers: mean and deviation over the seeds for every metric, in percent."""
 
-    mean: tuple[float, ...]
-    deviation: tuple[float, ...]
-    seeds: dict[int, tuple[float, ...]]
+    mean: tuple[Number, ...]
+    deviation: tuple[Number, ...]
+    """None where there is one seed only."""
+    seeds: dict[int, tuple[Number, ...]]
     """The numbers of every seed, means over its corruptions."""
 
 
@@ -157,12 +175,21 @@ def summarise(records: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> S
     for record in records:
         seeds.setdefault(record["spec"]["stream"]["seed"], []).append(record["metrics"])
     by_seed = {
-        seed: tuple(100 * statistics.fmean(float(values[name]) for values in group) for name in metrics)
-        for seed, group in seeds.items()
+        seed: tuple(_mean([values[name] for values in group], 100) for name in metrics) for seed, group in seeds.items()
     }
     columns = list(zip(*by_seed.values(), strict=True))
     return Summary(
-        mean=tuple(statistics.fmean(column) for column in columns),
-        deviation=tuple(statistics.stdev(column) if len(column) > 1 else 0.0 for column in columns),
+        mean=tuple(map(_mean, columns)),
+        deviation=tuple(map(_deviation, columns)),
         seeds=by_seed,
     )
+
+
+def _mean(values: Sequence[Number], scale: float = 1.0) -> Number:
+    there = [value for value in values if value is not None and math.isfinite(value)]
+    return scale * statistics.fmean(there) if len(there) == len(values) else None
+
+
+def _deviation(values: Sequence[Number]) -> Number:
+    there = [value for value in values if value is not None]
+    return statistics.stdev(there) if len(there) == len(values) > 1 else None

@@ -5,21 +5,20 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
-from owttt.bench.campaign import Cell
-from owttt.bench.manifest import cells_of
-
-Record = Mapping[str, Any]
+from owttt.bench.campaign import Cell, Number
+from owttt.bench.manifest import Record, cells_of
 
 
 @final
 @dataclass(frozen=True)
 class Gap:
-    """How far a cell is behind the best of its column: mean and deviation of the difference, seed by seed."""
+    """How far a cell is behind the best of its column: mean and deviation of the difference, over so many seeds."""
 
     behind: float
     deviation: float
+    seeds: int
 
     @property
     def exceeds(self) -> bool:
@@ -29,11 +28,12 @@ class Gap:
 
 def ranks(manifest: Record) -> dict[Cell, int]:
     """Return the place of every cell in its column by its last metric, 1 for the best; a tie shares it."""
-    cells = {cell: content for cell, content in cells_of(manifest).items() if content["mean"]}
+    values = {cell: _last(content["mean"]) for cell, content in cells_of(manifest).items()}
     result = {}
-    for (row, column), content in cells.items():
-        rivals = {one["mean"][-1] for (_, other), one in cells.items() if other == column}
-        result[row, column] = 1 + sorted(rivals, reverse=True).index(content["mean"][-1])
+    for (row, column), value in values.items():
+        if value is not None:
+            rivals = {one for (_, other), one in values.items() if other == column and one is not None}
+            result[row, column] = 1 + sorted(rivals, reverse=True).index(value)
     return result
 
 
@@ -46,14 +46,19 @@ def gaps(manifest: Record) -> dict[Cell, Gap]:
     cells, place = cells_of(manifest), ranks(manifest)
     best = {column: cells[row, column] for (row, column), rank in place.items() if rank == 1}
     result = {}
-    for (row, column), cell in cells.items():
-        if cell["mean"] is None or cell is best[column]:
-            continue
-        differences = _differences(best[column]["seeds"], cell["seeds"])
-        if len(differences) > 1:
-            result[row, column] = Gap(statistics.fmean(differences), statistics.stdev(differences))
+    for row, column in place:
+        if cells[row, column] is not best[column]:
+            differences = _differences(best[column]["seeds"], cells[row, column]["seeds"])
+            if len(differences) > 1:
+                deviation = statistics.stdev(differences)
+                result[row, column] = Gap(statistics.fmean(differences), deviation, len(differences))
     return result
 
 
-def _differences(one: Mapping[str, Sequence[float]], other: Mapping[str, Sequence[float]]) -> list[float]:
-    return [one[seed][-1] - other[seed][-1] for seed in one if seed in other]
+def _last(values: Sequence[Number] | None) -> Number:
+    return values[-1] if values else None
+
+
+def _differences(one: Mapping[str, Sequence[Number]], other: Mapping[str, Sequence[Number]]) -> list[float]:
+    pairs = [(one[seed][-1], other[seed][-1]) for seed in one if seed in other]
+    return [first - second for first, second in pairs if first is not None and second is not None]

@@ -45,9 +45,9 @@ class Done:
     """Whether it was run now, not found."""
 
 
-def cost(spec: RunSpec) -> float:
-    """Return how long a run takes, in forward passes of a sample."""
-    return COST.get(spec.method, max(COST.values())) * (spec.stream.number or PAPER_NUMBER) * (1 + spec.stream.ratio)
+def cost(spec: RunSpec, whole: int = PAPER_NUMBER) -> float:
+    """Return how long a run takes, in forward passes of a sample; `whole` is the number of all known ones."""
+    return COST.get(spec.method, max(COST.values())) * (spec.stream.number or whole) * (1 + spec.stream.ratio)
 
 
 def run(spec: RunSpec) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _one(spec: RunSpec, folder: Path, work: Work) -> Done:
                 if found is None:
                     return Done(spec, results.write(spec, work(spec), prints))
         return Done(spec, found, fresh=False)
-    except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
+    except Exception as error:  # whatever a method or a data set raises, the other runs go on
         return Done(spec, None, f"{type(error).__name__}: {error}")
 
 

@@ -15,10 +15,12 @@ from owttt.bench.spec import RunSpec
 from owttt.provenance import environment
 
 KIND: Final = "owttt table"
+FORMAT: Final = 2
 NUMBERS: Final = ("acc_s", "acc_n", "acc_h", "auroc")
 """What a table keeps of every run."""
 
 Record = Mapping[str, Any]
+"""What JSON holds: a table, a cell, the record of a run."""
 
 
 def manifest(campaign: Campaign, done: Sequence[Done]) -> dict[str, Any]:
@@ -28,6 +30,7 @@ def manifest(campaign: Campaign, done: Sequence[Done]) -> dict[str, Any]:
     columns = list(dict.fromkeys(column for _, column in cells))
     return {
         "kind": KIND,
+        "format": FORMAT,
         "name": grid.name,
         "title": grid.title,
         "label": grid.label,
@@ -64,7 +67,19 @@ def manifests(folder: Path) -> list[tuple[str, dict[str, Any]]]:
         raise FileNotFoundError(
             f"{folder / 'tables'}: no table there; `owttt bench NAME --results {folder}` makes one."
         )
-    return [(path.stem, json.loads(path.read_text(encoding="utf-8"))) for path in paths]
+    return [(path.stem, _read(path)) for path in paths]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON ({error}); make the table again with `owttt bench`.") from error
+    if (content.get("kind"), content.get("format")) != (KIND, FORMAT):
+        raise ValueError(
+            f"{path}: not a table of this version of owttt; make it again with `owttt bench`, or remove it."
+        )
+    return content
 
 
 def _place(path: Path) -> tuple[int, str]:

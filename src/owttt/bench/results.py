@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
+from owttt.bench.run import FORMAT
 from owttt.bench.spec import RunSpec
 from owttt.provenance import write_json
 
@@ -26,12 +27,13 @@ class Results:
         return self.folder / file_name(spec)
 
     def read(self, spec: RunSpec, fingerprints: dict[str, Any]) -> dict[str, Any] | None:
-        """Return a run's record if it is there and was made with this model, data and algorithm."""
+        """Return a run's record if it is there and was made with this model, data, algorithm and format."""
         try:
             record: dict[str, Any] = json.loads(self.path(spec).read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
             return None
-        return record if record.get("fingerprints") == fingerprints else None
+        same = record.get("fingerprints") == fingerprints and record.get("format") == FORMAT
+        return record if same else None
 
     def write(self, spec: RunSpec, record: dict[str, Any], fingerprints: dict[str, Any]) -> dict[str, Any]:
         """Write a run's record, atomically, and return it as it will be read."""
@@ -39,18 +41,6 @@ class Results:
         write_json(self.path(spec), {**record, "fingerprints": fingerprints})
         written: dict[str, Any] = json.loads(self.path(spec).read_text(encoding="utf-8"))
         return written
-
-    def all(self) -> list[dict[str, Any]]:
-        """Return every record of the folder that can be read."""
-        records = []
-        for path in sorted(self.folder.glob("*.json")):
-            try:
-                record = json.loads(path.read_text(encoding="utf-8"))
-            except ValueError:
-                continue
-            if record.get("kind") == "owttt run":
-                records.append(record)
-        return records
 
 
 def file_name(spec: RunSpec) -> str:

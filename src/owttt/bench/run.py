@@ -31,7 +31,7 @@ CURVES: Final = ("acc_s", "acc_n", "acc_h")
 BINS: Final = 60
 EXAMPLES: Final = 12
 """Samples of every verdict that a record remembers."""
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Version of the records that runs write."""
 
 
@@ -141,7 +141,7 @@ def outcome(done: Sequence[Step]) -> dict[str, Any]:
     if not done:
         raise ValueError("The stream had no batch.")
     scores = np.concatenate([step.scores for step in done])
-    edges = np.linspace(scores.min(), max(scores.max(), scores.min() + 1e-6), BINS + 1)
+    edges = np.linspace(scores.min(), max(scores.max(), scores.min() + 1e-3), BINS + 1)
     return {
         "metrics": done[-1].metrics,
         "curves": {

@@ -6,20 +6,18 @@ import csv
 import io
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from rich.markup import escape
 from rich.table import Table
 
-from owttt.bench.campaign import Cell
+from owttt.bench.campaign import Cell, Number
 from owttt.bench.compare import Gap, gaps, ranks
-from owttt.bench.manifest import cells_of
+from owttt.bench.manifest import Record, cells_of
 
 METRIC_NAMES: Final = {"acc_s": "Acc_S", "acc_n": "Acc_N", "acc_h": "Acc_H"}
 CLOSE: Final = "≈"
 """Marks what is not further from the best than their difference varies over the seeds."""
-
-Record = Mapping[str, Any]
 
 
 def methods_table(title: str, outcomes: Mapping[str, Record]) -> Table:
@@ -44,10 +42,8 @@ def methods_table(title: str, outcomes: Mapping[str, Record]) -> Table:
 
 def grid_table(manifest: Record) -> Table:
     """Return a table of the paper: ours, best of a column in bold, and below each number the published one."""
-    caption = f"{escape(manifest['about'])}; below ours, dim: the paper's"
+    caption = f"{escape(manifest['about'])}; below ours, dim: the paper's{_legend(manifest)}"
     gap = gaps(manifest)
-    if gap:
-        caption += f"; {CLOSE}: not further from the best than their difference varies over the seeds"
     table = Table(title=f"{manifest['label']}, {escape(manifest['title'])} (%)", caption=caption)
     cells, place = cells_of(manifest), ranks(manifest)
     table.add_column("")
@@ -71,73 +67,98 @@ def ours_of(cell: Record, gap: Gap | None = None) -> str:
     """Return the measured numbers of a cell, the deviation of the last, and whether it is close to the best."""
     if cell["mean"] is None:
         return "—"
-    deviation = f" ±{cell['deviation'][-1]:.1f}" if any(cell["deviation"]) else ""
+    last = cell["deviation"][-1]
+    deviation = "" if last is None else f" ±{last:.1f}"
     return f"{numbers(cell['mean'])}{deviation}{f' {CLOSE}' if gap and not gap.exceeds else ''}"
 
 
-def numbers(values: Sequence[float]) -> str:
+def numbers(values: Sequence[Number]) -> str:
     """Return percentages in a row."""
-    return " ".join(f"{value:.1f}" for value in values)
+    return " ".join("—" if value is None else f"{value:.1f}" for value in values)
 
 
-def markdown(manifest: Record) -> str:
-    """Return a table for a README: the best of a column in bold, the published numbers in brackets."""
+def markdown(tables: Sequence[Record]) -> str:
+    """Return tables for a README: the best of a column in bold, the published numbers in brackets."""
 
-    def cell_text(cell: Record, rank: int | None) -> str:
-        ours = f"**{ours_of(cell)}**" if rank == 1 else ours_of(cell)
+    def text(cell: Record, rank: int | None, gap: Gap | None) -> str:
+        ours = f"**{ours_of(cell, gap)}**" if rank == 1 else ours_of(cell, gap)
         return f"{ours} ({numbers(cell['published'])})" if cell["published"] else ours
 
-    heads = [f"{_heading(manifest, column)}" for column in manifest["columns"]]
-    lines = [f"| | {' | '.join(heads)} |", f"|---|{'---:|' * len(heads)}"]
-    lines += [f"| {' | '.join((row, *texts))} |" for row, texts in _rows(manifest, cell_text)]
-    about = f"{manifest['about']}; in brackets: the paper's"
-    return "\n".join([f"**{manifest['label']}, {manifest['title']}** (%)", "", *lines, "", f"{about}.", ""])
+    parts = []
+    for table in tables:
+        heads = [_heading(table, column) for column in table["columns"]]
+        parts += [f"**{table['label']}, {table['title']}** (%)", "", f"| | {' | '.join(heads)} |"]
+        parts += [
+            f"|---|{'---:|' * len(heads)}",
+            *(f"| {' | '.join((row, *cells))} |" for row, cells in _rows(table, text)),
+        ]
+        parts += ["", f"{table['about']}; in brackets: the paper's{_legend(table)}.", ""]
+    return "\n".join(parts)
 
 
-def latex(manifest: Record) -> str:
-    """Return a `tabular` for a paper: the best of a column in bold."""
+def latex(tables: Sequence[Record]) -> str:
+    """Return a `tabular` a table, for a paper: the best of a column in bold, the published numbers in brackets."""
 
-    def cell_text(cell: Record, rank: int | None) -> str:
-        ours = ours_of(cell).replace("±", r"$\pm$").replace("—", "--")
-        return rf"\textbf{{{ours}}}" if rank == 1 else ours
+    def text(cell: Record, rank: int | None, gap: Gap | None) -> str:
+        ours = ours_of(cell, gap)
+        ours = rf"\textbf{{{ours}}}" if rank == 1 else ours
+        return _latex(f"{ours} ({numbers(cell['published'])})" if cell["published"] else ours)
 
-    heads = [_latex(_heading(manifest, column)) for column in manifest["columns"]]
-    lines = [rf"\begin{{tabular}}{{l{'r' * len(heads)}}}", r"\toprule", rf" & {' & '.join(heads)} \\", r"\midrule"]
-    lines += [rf"{' & '.join((_latex(row), *texts))} \\" for row, texts in _rows(manifest, cell_text)]
-    return "\n".join([f"% {manifest['label']}, {manifest['about']}", *lines, r"\bottomrule", r"\end{tabular}", ""])
+    parts = []
+    for table in tables:
+        heads = [_latex(_heading(table, column)) for column in table["columns"]]
+        parts += [f"% {table['label']}, {table['title']}; {table['about']}; in brackets: the paper's{_legend(table)}"]
+        parts += [rf"\begin{{tabular}}{{l{'r' * len(heads)}}}", r"\toprule", rf" & {' & '.join(heads)} \\", r"\midrule"]
+        parts += [rf"{' & '.join((_latex(row), *cells))} \\" for row, cells in _rows(table, text)]
+        parts += [r"\bottomrule", r"\end{tabular}", ""]
+    return "\n".join(parts)
 
 
-def comma_separated(manifest: Record) -> str:
-    """Return one line a number: table, row, column, metric, mean, deviation, seeds, published."""
+def comma_separated(tables: Sequence[Record]) -> str:
+    """Return one line a number, with the table, what was run, row, column and its data; the published number last."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(("table", "row", "column", "data", "metric", "mean", "deviation", "seeds", "published"))
-    for cell in manifest["cells"]:
-        for place, metric in enumerate(manifest["metrics"][cell["column"]]):
-            ours = (cell["mean"][place], cell["deviation"][place]) if cell["mean"] else ()
-            where = (manifest["name"], cell["row"], cell["column"], manifest["headings"][cell["column"]], metric)
-            figures = [f"{value:.3f}" for value in ours] or ["", ""]
-            published = cell["published"][place] if cell["published"] else ""
-            writer.writerow((*where, *figures, len(cell["seeds"]), published))
+    writer.writerow(("table", "about", "row", "column", "data", "metric", "mean", "deviation", "seeds", "published"))
+    for table in tables:
+        for cell in table["cells"]:
+            where = (table["name"], table["about"], cell["row"], cell["column"], table["headings"][cell["column"]])
+            for place, metric in enumerate(table["metrics"][cell["column"]]):
+                ours = (cell["mean"][place], cell["deviation"][place]) if cell["mean"] else (None, None)
+                figures = ("" if value is None else f"{value:.3f}" for value in ours)
+                published = cell["published"][place] if cell["published"] else ""
+                writer.writerow((*where, metric, *figures, len(cell["seeds"]), published))
     return file.getvalue()
 
 
-FORMATS: Final[dict[str, Callable[[Record], str]]] = {"markdown": markdown, "csv": comma_separated, "latex": latex}
+FORMATS: Final[dict[str, Callable[[Sequence[Record]], str]]] = {
+    "markdown": markdown,
+    "csv": comma_separated,
+    "latex": latex,
+}
 
 
-def _rows(manifest: Record, text: Callable[[Record, int | None], str]) -> list[tuple[str, list[str]]]:
-    cells, place = cells_of(manifest), ranks(manifest)
+def _rows(table: Record, text: Callable[[Record, int | None, Gap | None], str]) -> list[tuple[str, list[str]]]:
+    cells, place, gap = cells_of(table), ranks(table), gaps(table)
 
     def one(cell: Cell) -> str:
-        return text(cells[cell], place.get(cell)) if cell in cells else ""
+        return text(cells[cell], place.get(cell), gap.get(cell)) if cell in cells else ""
 
-    return [(row, [one((row, column)) for column in manifest["columns"]]) for row in manifest["rows"]]
+    return [(row, [one((row, column)) for column in table["columns"]]) for row in table["rows"]]
 
 
-def _heading(manifest: Record, column: str) -> str:
-    names = " / ".join(METRIC_NAMES[metric] for metric in manifest["metrics"][column])
-    return f"{manifest['headings'][column]}: {names}"
+def _heading(table: Record, column: str) -> str:
+    names = " / ".join(METRIC_NAMES[metric] for metric in table["metrics"][column])
+    return f"{table['headings'][column]}: {names}"
+
+
+def _legend(table: Record) -> str:
+    gap = gaps(table)
+    seeds = min((one.seeds for one in gap.values()), default=0)
+    return f"; {CLOSE}: not further from the best than their difference varies over {seeds} seeds" if gap else ""
 
 
 def _latex(text: str) -> str:
-    return "".join(f"\\{letter}" if letter in "_%&#" else letter for letter in text).replace("τ", r"$\tau$")
+    escaped = "".join(f"\\{letter}" if letter in "_%&#" else letter for letter in text)
+    for sign, command in (("τ", r"$\tau$"), ("±", r"$\pm$"), ("≈", r"$\approx$"), ("—", "--")):
+        escaped = escaped.replace(sign, command)
+    return escaped

@@ -29,8 +29,9 @@ def add(commands: Commands) -> None:
     parser = commands.add_parser("bench", help="a table or figure of the paper", description=__doc__)
     parser.add_argument("name", nargs="?", help=", ".join(paper()))
     parser.add_argument("--list", action="store_true", help="what there is, what it costs, which data it lacks")
-    parser.add_argument("--scale", type=float, help="share of the paper's samples a run, e.g. 0.2")
-    parser.add_argument("--number", type=int, help="known samples a run")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--scale", type=float, help="share of the paper's samples a run, e.g. 0.2")
+    size.add_argument("--number", type=int, help="known samples a run")
     parser.add_argument("--seeds", type=lambda text: tuple(map(int, words(text))), default=(0,), help="e.g. 0,1,2")
     parser.add_argument("--methods", type=words, default=(), metavar="ROWS", help="some of the rows, with commas")
     parser.add_argument("--columns", type=words, default=(), help="some of the columns, with commas")
@@ -73,19 +74,20 @@ def command(chosen: argparse.Namespace) -> None:
     show(table, chosen.format, console)
     if any(one.record for one in done):
         write_json(writable(chosen.results / "tables" / f"{campaign.name()}.json"), table)
+    there = records(table, chosen.results)
+    if campaign.grid.draw and there:
+        for path in draw(table, there, chosen.results / "figures", campaign.name()):
+            Console(stderr=True).print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)
     failed = [one for one in done if one.error]
     if failed:
         reasons = sorted({done.error for done in failed})
         raise ValueError(f"{len(failed)} of {len(campaign.specs())} runs failed:\n" + "\n".join(reasons))
-    if campaign.grid.draw:
-        for path in draw(table, records(table, chosen.results), chosen.results / "figures", campaign.name()):
-            Console(stderr=True).print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)
 
 
 def show(table: Mapping[str, Any], form: str, console: Console) -> None:
     """Print a table, on the terminal or as text for a paper."""
     if form in FORMATS:
-        console.print(FORMATS[form](table), end="", highlight=False, markup=False, soft_wrap=True)
+        console.print(FORMATS[form]([table]), end="", highlight=False, markup=False, soft_wrap=True)
         return
     console.print(grid_table(table))
     for name, stand_in in table["stand_ins"].items():
@@ -125,7 +127,8 @@ def run(campaign: Campaign, folder: Path, jobs: int) -> list[Done]:
     specs, name = campaign.specs(), campaign.grid.name
     work = embed if campaign.grid.draw in EMBEDDED else engine.run
     under_way = execute(specs, folder / campaign.grid.folder, jobs=jobs, work=work)
-    return list(weighted(under_way, name, sum(map(cost, specs)), lambda one: cost(one.spec)))
+    total = sum(cost(spec, campaign.grid.number) for spec in specs)
+    return list(weighted(under_way, name, total, lambda one: cost(one.spec, campaign.grid.number)))
 
 
 def _listing() -> Table:
@@ -137,7 +140,7 @@ def _listing() -> Table:
         specs, lacks = campaign.specs(), campaign.missing_data()
         if grid.base.model not in models.names():
             lacks.append(f"a model, {grid.base.model}")
-        passes = f"{sum(map(cost, specs)) / 1e6:.1f} M"
+        passes = f"{sum(cost(spec, grid.number) for spec in specs) / 1e6:.1f} M"
         needs = ", ".join(campaign.data())
         what = f"{grid.label}, {grid.title}"
         table.add_row(name, str(len(specs)), passes, what, needs, ", ".join(lacks) or "nothing")

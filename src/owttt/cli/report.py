@@ -41,6 +41,6 @@ def command(chosen: argparse.Namespace) -> None:
         text = render(chosen.results, chosen.title, chosen.gallery)
     else:
         path = writable(chosen.out or Path(f"report.{ENDINGS[chosen.format]}"))
-        text = "\n".join(FORMATS[chosen.format](manifest) for _, manifest in manifests(chosen.results))
+        text = FORMATS[chosen.format]([manifest for _, manifest in manifests(chosen.results)])
     write_bytes(path, text.encode())
     Console().print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)

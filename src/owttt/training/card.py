@@ -29,16 +29,27 @@ def markdown(card: Mapping[str, Any]) -> str:
         "",
         "## How it was made",
         "",
+        *([_origin(card["start"])] if card.get("start") else []),
         f"SGD, {recipe['epochs']} epochs in batches of {recipe['batch_size']}; rate {recipe['lr']:g} after a warm-up "
         f"over {recipe['warmup']:.0%} of the steps, then falling to 0;",
         f"weight decay {recipe['weight_decay']:g}, label smoothing {recipe['label_smoothing']:g}, shifts by up to "
-        f"{recipe['pad']} pixels{', flips' if recipe['flip'] else ''};",
+        f"{recipe['pad']} pixels{', flips' if recipe['flip'] else ''}, colours varied by {recipe.get('colour', 0):g};",
         f"the first {recipe['small_until']:.0%} of the epochs on images of {recipe['small_size']:.0%} of the side. "
         f"Seed {recipe['seed']}, {minutes:.0f} minutes.",
         f"owttt {environment['owttt']}, torch {environment['torch']}, {environment['threads']} thread(s), "
         f"{environment['machine']}.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _origin(start: Mapping[str, Any]) -> str:
+    made = start.get("recipe") or {}
+    how = (
+        f", trained for {made['epochs']} epochs at {made['lr']:g}, label smoothing {made['label_smoothing']:g}"
+        if made
+        else ""
+    )
+    return f"It went on from `{start['name']}`{how} ({start.get('clean') or 0:.2f} % clean)."
 
 
 def plain_name(data: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final, final
 import torch
 from torch import Tensor, nn
 
+from owttt import models
 from owttt.data import cifar, registry
 from owttt.data.corruptions import COMMON
 from owttt.data.dataset import Dataset, Framed
@@ -22,7 +23,7 @@ from owttt.models.package import CARD, SOURCE, WEIGHTS, write_model
 from owttt.models.source_model import Preprocessing, SourceModel
 from owttt.progress import track
 from owttt.provenance import environment, write_json
-from owttt.source import SourceStats
+from owttt.source import SourceStats, fingerprint
 from owttt.storage import write_bytes
 from owttt.training.card import markdown, plain_name
 from owttt.training.loop import Epoch, Recipe, train
@@ -39,7 +40,10 @@ IMAGENET_COLOURS: Final = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 @final
 @dataclass(frozen=True)
 class Job:
-    """What to train on what; the test set is measured under `severity`, `test_number` images a corruption."""
+    """What to train on what; the test set is measured under `severity`, `test_number` images a corruption.
+
+    `start` is a model to go on from, of the same network and classes; None begins with random weights.
+    """
 
     data: str
     network: str = "resnet26"
@@ -49,6 +53,7 @@ class Job:
     recipe: Recipe = field(default_factory=Recipe)
     severity: int = 5
     test_number: int | None = None
+    start: str | None = None
 
     def __post_init__(self) -> None:
         if self.size < 4 or (self.width is not None and self.width < 1):
@@ -61,7 +66,7 @@ class Job:
             "network": self.network,
             "width": self.width,
             "preprocessing": json.loads(json.dumps(model.preprocessing.describe())),
-        }
+        } | ({"start": fingerprint(model)} if self.start else {})
 
 
 def train_source(job: Job, out: Path, *, root: Path | None = None, tell: Callable[[str], None] = print) -> SourceModel:
@@ -114,7 +119,21 @@ def make_model(job: Job, data: Dataset) -> SourceModel:
         settings = getattr(network, "default_cfg", {})
         mean, std = settings.get("mean", mean), settings.get("std", std)
     preprocessing = Preprocessing(job.size, None, tuple(mean), tuple(std))
-    return SourceModel(network, preprocessing, data.classes, data.names)
+    model = SourceModel(network, preprocessing, data.classes, data.names)
+    if job.start is not None:
+        _begin_with(model, job.start)
+    return model
+
+
+def _begin_with(model: SourceModel, start: str) -> None:
+    """Give a model the weights of another, of the same network and classes."""
+    other = models.load(start)
+    theirs, ours = other.state_dict(), model.state_dict()
+    if {name: value.shape for name, value in theirs.items()} != {name: value.shape for name, value in ours.items()}:
+        raise ValueError(f"{start} is another network; --start takes a model of the very network that is trained.")
+    if other.classes != model.classes:
+        raise ValueError(f"{start} knows other classes than the data has; --start takes a model of the same ones.")
+    model.load_state_dict(theirs)
 
 
 def measure(model: SourceModel, job: Job, history: list[Epoch], tests: Mapping[str, Stream]) -> dict[str, Any]:
@@ -136,11 +155,18 @@ def measure(model: SourceModel, job: Job, history: list[Epoch], tests: Mapping[s
         "corrupted": percent,
         "corrupted_mean": round(sum(percent.values()) / len(percent), 2),
         "severity": job.severity,
+        "start": _origin(job.start) if job.start else None,
         "recipe": asdict(job.recipe),
         "history": [asdict(epoch) for epoch in history],
         "environment": environment(),
         "date": datetime.now(UTC).date().isoformat(),
     }
+
+
+def _origin(start: str) -> dict[str, Any]:
+    """Return what a card says of the model that training went on from."""
+    card = models.load(start).card or {}
+    return {"name": Path(start).name, **{key: card.get(key) for key in ("clean", "corrupted_mean", "recipe", "start")}}
 
 
 def accuracy(model: nn.Module, stream: Iterable[tuple[Tensor, Tensor]]) -> float:

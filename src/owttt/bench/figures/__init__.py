@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from owttt.bench.figures.embeddings import classes, stages, verdicts
 from owttt.bench.figures.overview import overview
 from owttt.bench.figures.streams import cumulative, drop, scores, thresholds
-
-Record = Mapping[str, Any]
+from owttt.bench.manifest import Record
 
 DRAW: Final[dict[str, Callable[[Record, Sequence[Record], Path], None]]] = {
     "drop": drop,

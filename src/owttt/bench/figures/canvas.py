@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from owttt.data.optional import require
 from owttt.storage import write_bytes
@@ -45,15 +49,23 @@ def canvas(path: Path, panels: int, size: tuple[float, float], *, widths: Sequen
             plt.close(sheet)
 
 
+def limits(curves: Iterable[NDArray[np.float64]], below: float = 0.1) -> tuple[float, float]:
+    """Return a range for curves in percent, as they are once they have settled, with a share of room below."""
+    settled = [value for curve in curves for value in curve[min(1, len(curve) - 1) :].tolist() if math.isfinite(value)]
+    low, high = min(settled, default=0.0), max(settled, default=100.0)
+    return max(0.0, low - below * (high - low) - 2), min(100.0, high + 3)
+
+
 def score_histogram(axes: Any, title: str, run: Any) -> None:
     """Draw the scores of the last quarter of a run, known against unknown, and its last threshold."""
     scores = run["scores"]
     last = max(1, len(scores["known"]) // 4)
     threshold = run["curves"]["threshold"][-1]
+    found = threshold is not None and math.isfinite(threshold)
     for kind, colour, alpha in (("known", KNOWN, 0.75), ("unknown", UNKNOWN, 0.65)):
         counts = [sum(column) for column in zip(*scores[kind][-last:], strict=True)]
         axes.stairs(counts, scores["edges"], fill=True, color=colour, alpha=alpha, label=kind)
-    if threshold is not None:
+    if found:
         axes.axvline(threshold, color=INK, ls="--", lw=1.2, label=f"τ* = {threshold:.2f}")
     axes.set(title=title, xlabel="score (high = unknown)", ylabel="samples")
     axes.legend(frameon=False, fontsize=8)

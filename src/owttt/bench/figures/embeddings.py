@@ -2,58 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from owttt.bench.figures.canvas import canvas
+from owttt.bench.figures.streams import firsts
+from owttt.bench.manifest import Record
 
 RIGHT, WRONG, REJECTED = "#2f8f4e", "#d6432f", "#22262b"
-_CLASSES: Final = 20
-"""How many colours there are for classes."""
-
-Record = Mapping[str, Any]
 
 
 def classes(manifest: Record, runs: Sequence[Record], path: Path) -> None:
-    """Draw the features at the end of every row's run: a colour a class, unknown samples black."""
-    panels = [(row, _stage(runs, row, -1)) for row in manifest["rows"]]
-    _draw(path, [(name, labels, _by_class(labels), stage) for name, (labels, stage) in panels])
+    """Draw the features at the end of every cell's run: a colour a class, unknown samples black."""
+    shown = [(name, *_stage(run, -1)) for name, run in firsts(manifest, runs)]
+    _draw(path, [(name, labels, _by_class(labels), stage) for name, labels, stage in shown])
 
 
 def stages(manifest: Record, runs: Sequence[Record], path: Path) -> None:
-    """Draw the features of the first row's run as the stream goes by."""
-    count = len(runs[0]["embedding"]["stages"])
-    panels = [_stage(runs, manifest["rows"][0], place) for place in range(count)]
-    names = [f"after {stage['share']:.0%} of the stream" for _, stage in panels]
-    _draw(path, [(n, labels, _by_class(labels), stage) for n, (labels, stage) in zip(names, panels, strict=True)])
+    """Draw the features of the first run as the stream goes by."""
+    _, run = firsts(manifest, runs)[0]
+    shown = [_stage(run, place) for place in range(len(run["embedding"]["stages"]))]
+    names = [f"after {stage['share']:.0%} of the stream" for _, stage in shown]
+    _draw(path, [(name, labels, _by_class(labels), stage) for name, (labels, stage) in zip(names, shown, strict=True)])
 
 
 def verdicts(manifest: Record, runs: Sequence[Record], path: Path) -> None:
     """Draw the features at the end: classified rightly green, rejected rightly black, wrong red."""
     panels = []
-    for row in manifest["rows"]:
-        labels, stage = _stage(runs, row, -1)
+    for name, run in firsts(manifest, runs):
+        labels, stage = _stage(run, -1)
         right = labels == np.array(stage["predicted"])
         colours = np.where(right, np.where(labels < 0, REJECTED, RIGHT), WRONG)
-        panels.append((f"{row}: {(~right).mean():.1%} wrong", labels, list(colours), stage))
+        panels.append((f"{name}: {(~right).mean():.1%} wrong", labels, list(colours), stage))
     _draw(path, panels)
 
 
-def _stage(runs: Sequence[Record], row: str, place: int) -> tuple[Any, Record]:
-    embedding = next(run["embedding"] for run in runs if run["row"] == row)
-    return np.array(embedding["labels"]), embedding["stages"][place]
+def _stage(run: Record, place: int) -> tuple[Any, Record]:
+    return np.array(run["embedding"]["labels"]), run["embedding"]["stages"][place]
 
 
 def _by_class(labels: Any) -> list[Any]:
-    return [REJECTED if label < 0 else f"C{label % 10}" if label < 10 else _tab(label) for label in labels]
+    return [REJECTED if label < 0 else f"C{label}" if label < 10 else _hue(label) for label in labels]
 
 
-def _tab(label: int) -> tuple[float, float, float]:
-    """Return one of many colours for classes beyond the tenth, by turning the hue."""
-    turn = 2 * np.pi * (label % _CLASSES) / _CLASSES
+def _hue(label: int) -> tuple[float, float, float]:
+    """Return a colour for a class beyond the tenth, one of twenty around the circle."""
+    turn = 2 * np.pi * (label % 20) / 20
     red, green, blue = (0.5 + 0.4 * np.cos(turn + shift) for shift in (0, 2.1, 4.2))
     return float(red), float(green), float(blue)
 

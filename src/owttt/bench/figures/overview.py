@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from owttt.bench.colours import COLOURS
-from owttt.bench.figures.canvas import canvas, score_histogram
+from owttt.bench.figures.canvas import canvas, limits, score_histogram
 
 
 def overview(
@@ -17,20 +17,13 @@ def overview(
 ) -> None:
     """Draw cumulative Acc_H of all methods, and the scores of the last quarter under two of them."""
     with canvas(path, 3, (12, 3.6), widths=(1.3, 1, 1)) as (left, *others):
-        for name, outcome in outcomes.items():
-            curve = 100 * np.array(outcome["curves"]["acc_h"], float)
+        curves = {name: 100 * np.array(outcome["curves"]["acc_h"], float) for name, outcome in outcomes.items()}
+        for name, curve in curves.items():
             width = 2.4 if name == after else 1.4
             left.plot(
                 range(1, len(curve) + 1), curve, color=COLOURS.get(name), lw=width, label=f"{name}  {curve[-1]:.1f}"
             )
-        left.set(title="cumulative Acc_H (%)", xlabel="batch", ylim=_limits(outcomes))
+        left.set(title="cumulative Acc_H (%)", xlabel="batch", ylim=limits(curves.values(), 0.5))
         left.legend(frameon=False, ncols=2, loc="lower right", fontsize=8)
         for axes, name in zip(others, (before, after), strict=True):
             score_histogram(axes, f"{name}: scores, last quarter", outcomes[name])
-
-
-def _limits(outcomes: Mapping[str, Mapping[str, Any]]) -> tuple[float, float]:
-    """Return the range of the curves once they have settled, with room for the legend below."""
-    settled = np.concatenate([100 * np.array(outcome["curves"]["acc_h"][1:], float) for outcome in outcomes.values()])
-    low, high = (np.nanmin(settled), np.nanmax(settled)) if np.isfinite(settled).any() else (0.0, 100.0)
-    return max(0.0, low - 0.5 * (high - low) - 2), min(100.0, high + 3)

@@ -1,6 +1,7 @@
 """What was rejected and accepted, rightly and wrongly: pictures of a stream with their scores.
 
-A record remembers places in its stream, not pictures: they are made again from the data, where it is there.
+A record remembers places in its stream, not pictures: they are made again from the data, where it is there and still is
+what it was.
 """
 
 from __future__ import annotations
@@ -8,56 +9,80 @@ from __future__ import annotations
 import base64
 import html
 import io
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Sequence
+from pathlib import PurePath
+from typing import Final
 
 import numpy as np
 from PIL import Image
 from torch import Tensor
 
-from owttt import models
 from owttt.bench.campaign import short
-from owttt.bench.report.sections import SHOWN, corruptions_of
-from owttt.bench.run import make_stream
+from owttt.bench.engine import fingerprints
+from owttt.bench.manifest import Record
+from owttt.bench.report.sections import SHOWN, look_of, plain
+from owttt.bench.run import load_model, make_stream
 from owttt.bench.spec import RunSpec
 from owttt.types import UNKNOWN
 
 METHOD: Final = "owttt"
 EVERYTHING: Final = "all"
 
-Record = Mapping[str, Any]
-
 
 def gallery(runs: Sequence[Record], pictures_of: Collection[str]) -> str:
     """Return pictures of one run for every kind of stream whose data sets are all among those named, or `all`."""
     streams: dict[tuple[str, ...], Record] = {}
-    for run in sorted(runs, key=lambda run: corruptions_of(run) != SHOWN):
-        sets = (run["spec"]["stream"]["known"], *run["spec"]["stream"]["unknown"])
+    for run in sorted(runs, key=_unusual):
+        sets = data_sets(run)
         allowed = EVERYTHING in pictures_of or set(sets) <= set(pictures_of)
         if allowed and len(sets) > 1 and run["spec"]["method"] == METHOD:
-            streams.setdefault(sets, run)
+            streams.setdefault((run["spec"]["model"], *sets), run)
     if not streams:
         return ""
     parts = "".join(map(_stream, streams.values()))
     return f"<h2 id=gallery>Gallery: what {METHOD} made of it</h2>{parts}"
 
 
+def data_sets(run: Record) -> tuple[str, ...]:
+    """Return the data sets that a run's stream draws from, whatever their corruption."""
+    stream = run["spec"]["stream"]
+    return tuple(name.partition("@")[0] for name in (stream["known"], *stream["unknown"]))
+
+
+def _unusual(run: Record) -> tuple[bool, ...]:
+    """Sort the method as it is before its variants, and one corruption before others."""
+    spec = run["spec"]
+    return bool(spec["options"]), spec["threshold"] != "adaptive", look_of(run) != SHOWN
+
+
 def _stream(run: Record) -> str:
     spec = RunSpec.parse(run["spec"])
-    model = models.load(spec.model)
+    against = " + ".join(map(short, data_sets(run)[1:]))
+    threshold = run["curves"]["threshold"][-1]
+    last = "" if threshold is None else f", last τ {threshold:.2f}"
+    title = f"{PurePath(spec.model).name}: {short(spec.stream.known)}, {look_of(run)}, against {against}{last}"
+    try:
+        content = _verdicts(spec, run)
+    except (OSError, ValueError) as error:
+        content = f"<p>No pictures: {html.escape(plain(str(error)))}</p>"
+    return f"<h3>{html.escape(title)}</h3>{content}"
+
+
+def _verdicts(spec: RunSpec, run: Record) -> str:
+    if fingerprints(spec) != run["fingerprints"]:
+        raise ValueError("the data or the model is no longer what this run met.")
+    model = load_model(spec)
     stream = make_stream(spec, model)
     parts = []
     for verdict, examples in run["examples"].items():
         if examples:
             images = stream.at(np.array([example["place"] for example in examples])).x
+            if images.dim() != 4 or images.shape[1] != 3:
+                raise ValueError(f"samples of shape {tuple(images.shape[1:])} are no RGB images.")
             texts = (_picture(x, example, model.names) for x, example in zip(images, examples, strict=True))
             style = "gallery wrong" if verdict.endswith("wrongly") else "gallery"
             parts.append(f'<h4>{verdict}</h4><div class="{style}">{"".join(texts)}</div>')
-    against = " + ".join(map(short, spec.stream.unknown))
-    threshold = run["curves"]["threshold"][-1]
-    last = "" if threshold is None else f", last τ {threshold:.2f}"
-    title = f"{short(spec.stream.known)}, {corruptions_of(run)}, against {against}{last}"
-    return f"<h3>{html.escape(title)}</h3>{''.join(parts)}"
+    return "".join(parts)
 
 
 def _picture(x: Tensor, example: Record, names: Sequence[str]) -> str:

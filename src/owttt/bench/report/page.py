@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from owttt.bench.colours import COLOURS
-from owttt.bench.manifest import manifests, records
+from owttt.bench.manifest import Record, manifests, records
 from owttt.bench.report.gallery import gallery
-from owttt.bench.report.sections import SHOWN, corruptions_of, section
+from owttt.bench.report.sections import SHOWN, look_of, section
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 """What the page may load: only what it holds."""
 GALLERY_LINK: Final = '<a href="#gallery">Gallery</a>'
-
-Record = Mapping[str, Any]
 
 
 def render(folder: Path, title: str, pictures_of: Collection[str] = ()) -> str:
@@ -26,7 +24,10 @@ def render(folder: Path, title: str, pictures_of: Collection[str] = ()) -> str:
     `pictures_of` names the data sets whose pictures a gallery may show; streams of others have none.
     """
     tables = [(name, manifest, records(manifest, folder)) for name, manifest in manifests(folder)]
-    links = "".join(f'<a href="#{name}">{html.escape(manifest["label"])}</a>' for name, manifest, _ in tables)
+    links = "".join(
+        f'<a href="#{html.escape(name)}" title="{html.escape(manifest["title"])}">{html.escape(manifest["label"])}</a>'
+        for name, manifest, _ in tables
+    )
     shown = gallery([run for _, _, runs in tables for run in runs], pictures_of)
     body = [
         f"<h1>{html.escape(title)}</h1>",
@@ -38,22 +39,27 @@ def render(folder: Path, title: str, pictures_of: Collection[str] = ()) -> str:
         ),
         shown,
     ]
-    payload = {"colours": COLOURS, "tables": [{"runs": [_small(run) for run in runs]} for _, _, runs in tables]}
+    viewed = [[] if manifest["draw"] else runs for _, manifest, runs in tables]
+    payload = {"colours": COLOURS, "tables": [{"runs": _small(runs)} for runs in viewed]}
     return _document(title, "\n".join(body), payload)
 
 
-def _small(run: Record) -> dict[str, Any]:
-    """Return what of a record the page's pictures need."""
-    small = {
-        "row": run["row"],
-        "column": run["column"],
-        "method": run["spec"]["method"],
-        "look": f"{corruptions_of(run)}, seed {run['spec']['stream']['seed']}",
-        "curve": _rounded(run["curves"]["acc_h"], 4),
-        "threshold": _rounded(run["curves"]["threshold"], 3),
-    }
-    corruptions = run["spec"]["stream"]["corruptions"]
-    return small | ({"scores": run["scores"]} if len(corruptions) != 1 or corruptions == [SHOWN] else {})
+def _small(runs: Sequence[Record]) -> list[dict[str, Any]]:
+    """Return what of a table's records the page's pictures need: of the scores those under one corruption."""
+    looks = list(dict.fromkeys(map(look_of, runs)))
+    shown = SHOWN if SHOWN in looks else next(iter(looks), "")
+    return [
+        {
+            "row": run["row"],
+            "column": run["column"],
+            "method": run["spec"]["method"],
+            "look": f"{look_of(run)}, seed {run['spec']['stream']['seed']}",
+            "curve": _rounded(run["curves"]["acc_h"], 4),
+            "threshold": _rounded(run["curves"]["threshold"], 3),
+            **({"scores": run["scores"]} if look_of(run) == shown else {}),
+        }
+        for run in runs
+    ]
 
 
 def _rounded(values: Iterable[float | None], digits: int) -> list[float | None]:
@@ -76,7 +82,7 @@ def _about(manifests: Iterable[Record]) -> str:
 def _document(title: str, body: str, payload: Mapping[str, Any]) -> str:
     here = Path(__file__).parent
     style, script = ((here / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
-    data = json.dumps(payload, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
+    data = json.dumps(payload, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{POLICY}">

@@ -5,20 +5,18 @@ from __future__ import annotations
 import base64
 import html
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from owttt.bench.campaign import short
 from owttt.bench.compare import Gap, gaps, ranks
-from owttt.bench.manifest import cells_of
-from owttt.bench.tables import CLOSE, numbers, ours_of
+from owttt.bench.manifest import Record, cells_of
+from owttt.bench.tables import CLOSE, METRIC_NAMES, numbers, ours_of
 
-METRIC_NAMES: Final = {"acc_s": "Acc<sub>S</sub>", "acc_n": "Acc<sub>N</sub>", "acc_h": "Acc<sub>H</sub>"}
 SHOWN: Final = "snow"
 """The corruption whose scores the page keeps, where a table has several: those of all are megabytes."""
-
-Record = Mapping[str, Any]
 
 
 def section(number: int, name: str, manifest: Record, runs: Sequence[Record], figures: Path) -> str:
@@ -27,27 +25,32 @@ def section(number: int, name: str, manifest: Record, runs: Sequence[Record], fi
     notes += [f"failed: {reason}" for reason in manifest["failed"]]
     return "\n".join(
         (
-            f'<h2 id="{name}">{html.escape(manifest["label"])}: {html.escape(manifest["title"])}</h2>',
+            f'<h2 id="{html.escape(name)}">{html.escape(manifest["label"])}: {html.escape(manifest["title"])}</h2>',
             f"<p>{html.escape(plain(manifest['about']))}.</p>",
             f"<ul>{''.join(f'<li>{html.escape(plain(note))}</li>' for note in notes)}</ul>" if notes else "",
             _figure(manifest, figures / name),
             _table(manifest),
             _gaps(manifest),
-            _heat_maps(manifest, runs),
+            _heat_maps(manifest),
             _viewer(number, name) if runs and not manifest["draw"] else "",
             _configuration(runs),
         )
     )
 
 
-def corruptions_of(run: Record) -> str:
+def look_of(run: Record) -> str:
     """Return what a run's known samples look like."""
     return " + ".join(run["spec"]["stream"]["corruptions"]) or "clean"
 
 
 def plain(text: str) -> str:
-    """Return a text without the folders of the machine it was written on."""
-    return '"'.join(word.rpartition("/")[2] if word.count("/") > 1 else word for word in text.split('"'))
+    """Return a text without the folders of the machine it was written on: of a path the last part."""
+    return re.sub(r"""(?:\b[A-Za-z]:)?[\\/](?:[^\\/\s"':;,]+[\\/])+""", "", text)
+
+
+def _metric(name: str) -> str:
+    head, _, letter = METRIC_NAMES[name].partition("_")
+    return f"{head}<sub>{letter}</sub>"
 
 
 def _figure(manifest: Record, path: Path) -> str:
@@ -66,10 +69,12 @@ def _table(manifest: Record) -> str:
     cells, place, gap = cells_of(manifest), ranks(manifest), gaps(manifest)
     caption = "Best of a column <b>bold</b>, second <u>underlined</u>; small: published."
     if gap:
-        caption += f" ± deviation over seeds; {CLOSE} not further from the best than their difference varies."
+        caption += (
+            f" ± deviation of the last over seeds; {CLOSE} not further from the best than their difference varies."
+        )
     head = "".join(
         f"<th>{html.escape(manifest['headings'][column])}<small>"
-        f"{' '.join(METRIC_NAMES[metric] for metric in manifest['metrics'][column])}</small></th>"
+        f"{' '.join(_metric(metric) for metric in manifest['metrics'][column])}</small></th>"
         for column in manifest["columns"]
     )
     rows = []
@@ -93,40 +98,44 @@ def _cell(cell: Record | None, rank: int | None, gap: Gap | None) -> str:
 
 def _gaps(manifest: Record) -> str:
     """Return how far every cell is behind the best, and whether that exceeds its deviation."""
-    gap = gaps(manifest)
+    gap, place = gaps(manifest), ranks(manifest)
     if not gap:
         return ""
+    seeds = ", ".join(sorted({str(one.seeds) for one in gap.values()}))
     head = "".join(f"<th>{html.escape(manifest['headings'][column])}</th>" for column in manifest["columns"])
     rows = []
     for row in manifest["rows"]:
-        texts = (_gap(gap.get((row, column))) for column in manifest["columns"])
+        keys = [(row, column) for column in manifest["columns"]]
+        texts = (_gap(gap.get(key), best=place.get(key) == 1) for key in keys)
         rows.append(f"<tr><td>{html.escape(row)}</td>{''.join(texts)}</tr>")
     return (
         "<details><summary>Which differences exceed their deviation</summary><div class=scroll><table><caption>Behind "
-        "the best of the column, seed by seed: mean ± deviation. Bold exceeds it.</caption>"
+        f"the best of the column, seed by seed ({seeds} seeds): mean ± deviation. Bold exceeds it, which of two equal "
+        "methods does in 39 % of the cases with two seeds, 22 % with three, 1 % with ten.</caption>"
         f"<thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div></details>"
     )
 
 
-def _gap(gap: Gap | None) -> str:
+def _gap(gap: Gap | None, *, best: bool) -> str:
     if gap is None:
-        return "<td>best</td>"
+        return f"<td>{'best' if best else ''}</td>"
     text = f"{gap.behind:.1f} ±{gap.deviation:.1f}"
     return f"<td>{f'<b>{text}</b>' if gap.exceeds else text}</td>"
 
 
-def _heat_maps(manifest: Record, runs: Sequence[Record]) -> str:
+def _heat_maps(manifest: Record) -> str:
     """Return, for every column, its last metric by row and corruption; nothing where there is one corruption only."""
     maps = []
     for column in manifest["columns"]:
         metric = manifest["metrics"][column][-1]
         values: dict[tuple[str, str], list[float]] = {}
-        for run in runs:
-            if run["column"] == column and len(run["spec"]["stream"]["corruptions"]) == 1:
-                values.setdefault((run["row"], corruptions_of(run)), []).append(100 * run["metrics"][metric])
+        for cell in manifest["cells"]:
+            for run in cell["runs"]:
+                if cell["column"] == column and len(run["corruptions"]) == 1 and run.get(metric) is not None:
+                    values.setdefault((cell["row"], run["corruptions"][0]), []).append(100 * run[metric])
         looks = list(dict.fromkeys(look for _, look in values))
         if len(looks) > 1:
-            title = f"{html.escape(manifest['headings'][column])}: {METRIC_NAMES[metric]}"
+            title = f"{html.escape(manifest['headings'][column])}: {_metric(metric)}"
             maps.append(_heat_map(title, manifest["rows"], looks, values))
     return f"<details><summary>By corruption</summary>{''.join(maps)}</details>" if maps else ""
 
@@ -159,7 +168,7 @@ def _viewer(number: int, name: str) -> str:
 <figure><div class=curves></div><figcaption>Cumulative Acc<sub>H</sub> (%)</figcaption></figure>
 <figure><div class=scores></div>
 <p><label>scores of <select name=row></select></label> <output></output><br>
-<input type=range min=0 max=1 value=0 aria-label="batch of {name}"></p>
+<input type=range min=0 max=1 value=0 aria-label="batch of {html.escape(name)}"></p>
 <figcaption>Scores of three batches up to the chosen one: <span style="color:var(--known)">known</span>,
 <span style="color:var(--unknown)">unknown</span>; right of τ is rejected</figcaption></figure>
 </div></section>"""
