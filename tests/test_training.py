@@ -17,7 +17,7 @@ from owttt.data.dataset import ArrayImages
 from owttt.models import Preprocessing, SourceModel, cifar_resnet
 from owttt.training import Job, Recipe, accuracy, batches, train, train_source
 from owttt.training.loop import augment, recolour
-from owttt.training.source import make_model
+from owttt.training.source import average, make_model
 
 RECIPE = Recipe(epochs=3, batch_size=16, lr=0.1, pad=2)
 
@@ -206,6 +206,21 @@ def test_training_goes_on_from_a_model(tmp_path):
     for change, message in (({"width": 8}, "is another network"), ({"start": "gone"}, "No model 'gone'")):
         with pytest.raises(ValueError, match=message):
             train_source(job(tmp_path, **{"start": str(tmp_path / "first"), **change}), tmp_path / "third", **quiet)
+
+
+def test_the_average_of_two_models():
+    one, two = model(0), model(1)
+    before = {name: value.clone() for name, value in one.state_dict().items()}
+    average(one, two, 0.25, dataset())
+    for name, value in one.state_dict().items():
+        if "running" not in name and "num_batches" not in name:
+            assert torch.allclose(value, 0.75 * before[name] + 0.25 * two.state_dict()[name], atol=1e-6)
+    assert not one.training
+    stem = one.network.conv(one.prepare(dataset().batch(range(96))))
+    assert torch.allclose(one.network.bn.running_mean, stem.mean(dim=(0, 2, 3)), atol=1e-4)
+    assert one.network.bn.momentum == 0.1
+    with pytest.raises(ValueError, match="average is the share of a start's weights"):
+        Job("cifar10", average=0.5)
 
 
 def test_from_data_to_a_model_folder(tmp_path):

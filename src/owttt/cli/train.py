@@ -24,6 +24,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("--severity", type=int, default=5, help="of the corruptions it is measured under")
     parser.add_argument("--test-number", type=int, help="images a corruption; all by default")
     parser.add_argument("--start", help="a model to go on from, of the same network and classes")
+    parser.add_argument("--average", type=float, default=0.0, help="share of the start's weights in the result")
     parser.add_argument("--out", type=Path, required=True, help="folder to write; an interrupted run there goes on")
     recipe = parser.add_argument_group("the recipe")
     for part in fields(Recipe):
@@ -48,6 +49,7 @@ def command(chosen: argparse.Namespace) -> None:
         severity=chosen.severity,
         test_number=chosen.test_number,
         start=chosen.start,
+        average=chosen.average,
         recipe=Recipe(**{part.name: getattr(chosen, part.name) for part in fields(Recipe)}),
     )
     model = train_source(job, chosen.out, tell=lambda line: console.print(line, highlight=False, markup=False))

@@ -44,12 +44,17 @@ def markdown(card: Mapping[str, Any]) -> str:
 
 def _origin(start: Mapping[str, Any]) -> str:
     made = start.get("recipe") or {}
+    share = (
+        f"; the weights are {start['share']:.0%} that model's, {1 - start['share']:.0%} the trained one's"
+        if start.get("share")
+        else ""
+    )
     how = (
         f", trained for {made['epochs']} epochs at {made['lr']:g}, label smoothing {made['label_smoothing']:g}"
         if made
         else ""
     )
-    return f"It went on from `{start['name']}`{how} ({start.get('clean') or 0:.2f} % clean)."
+    return f"It went on from `{start['name']}`{how} ({start.get('clean') or 0:.2f} % clean){share}."
 
 
 def plain_name(data: str) -> str:

@@ -33,6 +33,8 @@ COLOURS: Final = {
     "cifar10": (cifar.MEAN, cifar.STD),
     "cifar100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
 }
+AVERAGE_IMAGES: Final = 10_000
+"""From how many images BatchNorm's statistics are taken anew."""
 IMAGENET_COLOURS: Final = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and deviation of the channels, for every other set of photographs."""
 
@@ -42,7 +44,8 @@ IMAGENET_COLOURS: Final = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 class Job:
     """What to train on what; the test set is measured under `severity`, `test_number` images a corruption.
 
-    `start` is a model to go on from, of the same network and classes; None begins with random weights.
+    `start` is a model to go on from, of the same network and classes; None begins with random weights. `average` is the
+    share that its weights have in the result: in between both, a network often keeps what either is good at.
     """
 
     data: str
@@ -54,8 +57,11 @@ class Job:
     severity: int = 5
     test_number: int | None = None
     start: str | None = None
+    average: float = 0.0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.average < 1 or (self.average and self.start is None):
+            raise ValueError(f"average is the share of a start's weights, from 0 up to 1, got {self.average}.")
         if self.size < 4 or (self.width is not None and self.width < 1):
             raise ValueError(f"size must be at least 4 and width at least 1, got {self.size} and {self.width}.")
 
@@ -84,6 +90,8 @@ def train_source(job: Job, out: Path, *, root: Path | None = None, tell: Callabl
             f"{epoch.accuracy:.1f} % on augmented training images, {epoch.seconds:.0f} s"
         )
         history.append(epoch)
+    if job.start and job.average:
+        average(model, models.load(job.start), job.average, images)
     model.attach(SourceStats.fit(model, batches(images), len(model.classes)))
     model.card = measure(model, job, history, tests)
     model.source.save(out / SOURCE)
@@ -155,7 +163,7 @@ def measure(model: SourceModel, job: Job, history: list[Epoch], tests: Mapping[s
         "corrupted": percent,
         "corrupted_mean": round(sum(percent.values()) / len(percent), 2),
         "severity": job.severity,
-        "start": _origin(job.start) if job.start else None,
+        "start": _origin(job.start, job.average) if job.start else None,
         "recipe": asdict(job.recipe),
         "history": [asdict(epoch) for epoch in history],
         "environment": environment(),
@@ -163,10 +171,38 @@ def measure(model: SourceModel, job: Job, history: list[Epoch], tests: Mapping[s
     }
 
 
-def _origin(start: str) -> dict[str, Any]:
+def _origin(start: str, share: float) -> dict[str, Any]:
     """Return what a card says of the model that training went on from."""
     card = models.load(start).card or {}
-    return {"name": Path(start).name, **{key: card.get(key) for key in ("clean", "corrupted_mean", "recipe", "start")}}
+    return {
+        "name": Path(start).name,
+        "share": share,
+        **{key: card.get(key) for key in ("clean", "corrupted_mean", "recipe", "start")},
+    }
+
+
+def average(model: SourceModel, start: SourceModel, share: float, images: Dataset) -> None:
+    """Move a model's weights by a share towards those it started from (WiSE-FT, Wortsman et al., CVPR 2022), in place.
+
+    BatchNorm's statistics belong to neither then, and are taken anew from some of the training images.
+    """
+    theirs = start.state_dict()
+    for name, value in model.state_dict().items():
+        if value.is_floating_point():
+            value.lerp_(theirs[name], share)
+    norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None
+    model.train()
+    some = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[:AVERAGE_IMAGES]
+    with torch.no_grad():
+        for x, _ in batches(images.subset(some)):
+            model(x)
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+    model.eval()
 
 
 def accuracy(model: nn.Module, stream: Iterable[tuple[Tensor, Tensor]]) -> float:
