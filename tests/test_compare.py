@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from owttt.bench.compare import gaps, ranks
+from owttt.bench.compare import below, gaps, ranks
 from owttt.bench.tables import FORMATS, ours_of
 
 
@@ -68,6 +68,11 @@ def test_ranks_are_by_the_last_metric_within_a_column():
         ("c", "mnist"): 1,
         ("a", "noise"): 1,
     }
+
+
+def test_cells_behind_a_row():
+    cells = [cell("test", {"0": (9, 5)}), cell("b", {"0": (9, 4)}), cell("c", {"0": (1, 6)}), cell("d", {})]
+    assert below(table(*cells, cell("b", {"0": (0, 0)}, "noise")), "test") == {("b", "mnist")}
 
 
 def test_formats():

@@ -55,6 +55,16 @@ def gaps(manifest: Record) -> dict[Cell, Gap]:
     return result
 
 
+def below(manifest: Record, baseline: str) -> set[Cell]:
+    """Return the cells whose last metric is less than that of the row `baseline` in their column."""
+    values = {cell: _last(content["mean"]) for cell, content in cells_of(manifest).items()}
+    return {
+        (row, column)
+        for (row, column), value in values.items()
+        if value is not None and (least := values.get((baseline, column))) is not None and value < least
+    }
+
+
 def _last(values: Sequence[Number] | None) -> Number:
     return values[-1] if values else None
 

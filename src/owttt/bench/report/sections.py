@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from owttt.bench.campaign import short
-from owttt.bench.compare import Gap, gaps, ranks
+from owttt.bench.compare import Gap, below, gaps, ranks
 from owttt.bench.manifest import Record, cells_of
 from owttt.bench.tables import CLOSE, METRIC_NAMES, numbers, ours_of
 
+BASELINE: Final = "test"
+"""The row that others should not fall behind."""
 SHOWN: Final = "snow"
 """The corruption whose scores the page keeps, where a table has several: those of all are megabytes."""
 
@@ -67,7 +69,10 @@ def _figure(manifest: Record, path: Path) -> str:
 def _table(manifest: Record) -> str:
     """Return the table, the best of a column bold, the second underlined."""
     cells, place, gap = cells_of(manifest), ranks(manifest), gaps(manifest)
+    lost = below(manifest, BASELINE)
     caption = "Best of a column <b>bold</b>, second <u>underlined</u>; small: published."
+    if lost:
+        caption += f" <span class=below>Red</span>: behind <i>{BASELINE}</i>, which does not adapt."
     if gap:
         caption += (
             f" ± deviation of the last over seeds; {CLOSE} not further from the best than their difference varies."
@@ -80,7 +85,7 @@ def _table(manifest: Record) -> str:
     rows = []
     for row in manifest["rows"]:
         keys = [(row, column) for column in manifest["columns"]]
-        texts = (_cell(cells.get(key), place.get(key), gap.get(key)) for key in keys)
+        texts = (_cell(cells.get(key), place.get(key), gap.get(key), key in lost) for key in keys)
         rows.append(f"<tr><td>{html.escape(row)}</td>{''.join(texts)}</tr>")
     return (
         f"<div class=scroll><table><caption>{caption}</caption>"
@@ -88,12 +93,13 @@ def _table(manifest: Record) -> str:
     )
 
 
-def _cell(cell: Record | None, rank: int | None, gap: Gap | None) -> str:
+def _cell(cell: Record | None, rank: int | None, gap: Gap | None, lost: bool) -> str:
     if cell is None:
         return "<td></td>"
     published = f"<small>{numbers(cell['published'])}</small>" if cell["published"] else ""
-    style = {1: " class=best", 2: " class=second"}.get(rank or 0, "")
-    return f"<td><span{style}>{ours_of(cell, gap)}</span>{published}</td>"
+    marks = (("best", rank == 1), ("second", rank == 2), ("below", lost))
+    style = " ".join(name for name, there in marks if there)
+    return f'<td><span class="{style}">{ours_of(cell, gap)}</span>{published}</td>'
 
 
 def _gaps(manifest: Record) -> str:
