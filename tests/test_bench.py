@@ -86,6 +86,7 @@ def test_a_stand_in_is_corrupted_as_the_other_would_be():
 def test_rows_about_a_seed_have_just_that_one():
     campaign = Campaign(find("order"), seeds=(5, 6))
     assert {run.stream.seed for run in campaign.cells()["order 3", "mnist"]} == {2}
+    assert campaign.about().endswith("seeds 0, 1, 2, 3")
 
 
 def test_a_cell_is_the_mean_over_corruptions_and_its_deviation_is_over_seeds():

@@ -90,7 +90,8 @@ class Campaign:
             theirs = " + ".join(self.grid.corruptions) if self.grid.mixed else f"mean of {len(self.grid.corruptions)}"
             told.append(f"{', '.join(self.corruptions)} only (the paper: {theirs})")
         told += [text.format(self.changes[name]) for name, text in _TOLD.items() if self.changes.get(name)]
-        told.append(f"seed{'s' if len(self.seeds) > 1 else ''} {', '.join(map(str, self.seeds))}")
+        seeds = sorted({seed for row in self._chosen(self.grid.rows, self.rows) for seed in self._seeds(row)})
+        told.append(f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}")
         return ", ".join(told)
 
     def specs(self) -> list[RunSpec]:
