@@ -20,6 +20,17 @@ from owttt.data import StreamSpec
 from tests.test_cli import place  # noqa: F401
 
 
+def records(folder):
+    """Return the records of a folder that are whole."""
+    whole = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            whole.append(json.loads(path.read_text()))
+        except ValueError:
+            continue
+    return whole
+
+
 @pytest.fixture
 def specs(place, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setenv("OWTTT_DATA", str(tmp_path / "root"))
@@ -39,7 +50,7 @@ def test_what_is_done_is_never_redone(specs, tmp_path, monkeypatch):
     again = list(execute(specs, tmp_path / "r"))
     assert [done.record for done in again] == [done.record for done in first]
     assert not any(done.fresh for done in again)
-    assert len(Results(tmp_path / "r").all()) == 4
+    assert len(records(tmp_path / "r")) == 4
 
 
 def test_other_data_another_model_or_algorithm_is_another_result(specs, place, tmp_path, monkeypatch):  # noqa: F811
@@ -58,7 +69,7 @@ def test_a_damaged_record_is_made_anew(specs, tmp_path):
     list(execute(specs[:1], tmp_path / "r"))
     path = Results(tmp_path / "r").path(specs[0])
     path.write_text(path.read_text()[:100])
-    assert Results(tmp_path / "r").all() == []
+    assert records(tmp_path / "r") == []
     assert next(execute(specs[:1], tmp_path / "r")).fresh
 
 
@@ -103,7 +114,7 @@ def test_a_kill_loses_at_most_the_run_under_way(specs, tmp_path):
         time.sleep(0.005)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    kept = len(Results(tmp_path / "r").all())
+    kept = len(records(tmp_path / "r"))
     assert kept >= 1
     done = list(execute(specs, tmp_path / "r"))
     assert sum(not d.fresh for d in done) >= kept
