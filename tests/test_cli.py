@@ -259,6 +259,19 @@ def test_a_terminal_that_knows_no_greek(place):
     subprocess.run([sys.executable, "-m", "owttt", *words], check=True, capture_output=True, env=environment)
 
 
+def test_a_contact_sheet_of_clouds(tmp_path, capsys):
+    x = np.random.default_rng(0).normal(size=(2, 64, 3)).astype(np.float32)
+    np.savez(tmp_path / "clouds.npz", x=x / 4, y=[0, 1])
+    assert (
+        main(["sheet", "--data", f"npz:{tmp_path / 'clouds.npz'}", "--index", "1", "--out", str(tmp_path / "s.png")])
+        == 0
+    )
+    with Image.open(tmp_path / "s.png") as image:
+        assert image.size == (130 + 6 * 98, 15 * 98)
+        assert len(set(image.convert("RGB").get_flattened_data())) > 50
+    capsys.readouterr()
+
+
 def test_a_contact_sheet(place, capsys):
     assert main(["sheet", "--data", f"npz:{place / 'known.npz'}", "--index", "99"]) == 1
     assert "has images 0 … 29, got [99]" in capsys.readouterr().err

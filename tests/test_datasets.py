@@ -313,7 +313,7 @@ def test_sixteen_bits_and_transparency(tmp_path):
         ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.zeros((2, 1), int)}, "y must be whole numbers"),
         ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.array([0.5, 1])}, "y must be whole numbers"),
         ({"x": np.zeros((2, 4, 4, 4), np.uint8), "y": np.zeros(2, int)}, "1 or 3 channels"),
-        ({"x": np.zeros((2, 9, 9, 9), np.uint8), "y": np.zeros(2, int)}, "1 or 3 channels"),
+        ({"x": np.zeros((2, 9, 9, 5), np.uint8), "y": np.zeros(2, int)}, "1 or 3 channels"),
         ({"x": np.zeros((2, 4, 4)), "y": np.zeros(2, int)}, "images in uint8 or clouds"),
         ({"buf": np.zeros(9, np.uint8), "offsets": np.array([0, 3]), "y": np.zeros(2, int)}, "2 labels need 3 offsets"),
     ],

@@ -10,7 +10,7 @@ import torch
 
 from owttt import UNKNOWN
 from owttt.data import Frame, Stream, StreamSpec
-from owttt.data.clouds import CLOUD_CORRUPTIONS
+from owttt.data.cloud_corruptions import CLOUD_CORRUPTIONS, corrupt_clouds
 from owttt.data.corruptions import COMMON, corrupt
 from owttt.data.dataset import ArrayImages
 from owttt.data.noise import Noise
@@ -230,11 +230,11 @@ def test_sets_by_name_with_a_frame_and_noise(tmp_path):
     batches = list(made)
     assert sum(len(batch.y) for batch in batches) == 14
     assert all(batch.x.shape[1:] == (3, 32, 32) for batch in batches)
-    with pytest.raises(ValueError, match=r"mnist@fog: only RGB images .* a frame makes grey images RGB"):
+    with pytest.raises(ValueError, match=r"mnist@fog: fog cannot be done to .*A frame makes grey images RGB"):
         Stream(replace(spec, corruptions=()), root=tmp_path)
     with pytest.raises(ValueError, match=r"different shapes cannot be in one stream: .*Give a frame"):
         Stream(replace(spec, corruptions=(), unknown=("mnist",)), root=tmp_path)
-    with pytest.raises(ValueError, match="noise@fog: only RGB images of whole pixels"):
+    with pytest.raises(ValueError, match=r"noise@fog: fog cannot be done to torch\.float32"):
         Stream(replace(spec, unknown=("noise@fog",)), frame=Frame(32), root=tmp_path)
 
 
@@ -292,3 +292,22 @@ def test_classes_are_the_models():
     made = Stream(spec, known=known, unknown=[Noise("uniform-noise", 20)], classes=names, frame=Frame(8))
     y = torch.cat([batch.y for batch in made])
     assert sorted(y.tolist()) == [UNKNOWN] * 6 + [0] * 3 + [1] * 3
+
+
+def test_clouds_are_corrupted_before_they_are_thinned_out(tmp_path):
+    random = np.random.default_rng(0)
+    np.savez(tmp_path / "shapes.npz", x=random.normal(size=(6, 200, 3)).astype(np.float32), y=np.arange(6) % 2)
+    official.mnist(tmp_path / "mnist")
+    spec = StreamSpec(
+        known="npz:shapes.npz", corruptions=("cutout",), unknown=("noise", "mnist-clouds@shear"), batch_size=4
+    )
+    made = Stream(spec, frame=Frame(points=50), root=tmp_path)
+    x, y = (torch.cat(parts) for parts in zip(*made, strict=True))
+    assert x.shape[1:] == (50, 3)
+    assert x.dtype == torch.float32
+    assert sorted(y[y >= 0].tolist()) == [0, 0, 0, 1, 1, 1]
+    (place,) = np.flatnonzero((made.plan.part == 0) & (made.plan.index == 3))
+    whole = corrupt_clouds(made.known[0].batch([3]), "cutout", 5, indices=[3])
+    assert torch.equal(x[place], Frame(points=50)(whole)[0])
+    with pytest.raises(ValueError, match=r"fog cannot be done to torch\.float32"):
+        Stream(replace(spec, corruptions=("fog",)), frame=Frame(points=50), root=tmp_path)

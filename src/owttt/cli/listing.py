@@ -11,6 +11,7 @@ from rich.table import Table
 from owttt import models
 from owttt.cli.arguments import Commands
 from owttt.data.catalogue import catalogue, data_root
+from owttt.data.cloud_corruptions import CLOUD_CORRUPTIONS
 from owttt.data.corruptions import COMMON, EXTRA
 from owttt.data.noise import NOISE
 from owttt.methods import METHODS
@@ -34,7 +35,8 @@ def show(chosen: argparse.Namespace) -> None:
     away = [name for name in catalogue() if name not in here]
     for title, entries in (
         ("networks", [*models.NETWORKS, "timm:<name>"]),
-        ("corruptions", [*COMMON, *EXTRA]),
+        ("corruptions of images", [*COMMON, *EXTRA]),
+        ("corruptions of clouds", list(CLOUD_CORRUPTIONS)),
         ("data here", [*here, *NOISE, "npz:<path>", "folder:<path>", "h5:<path>"]),
         ("data elsewhere", [*away, "(see `owttt data list`)"]),
     ):

@@ -13,19 +13,21 @@ from torch import Tensor
 
 from owttt.cli.arguments import Commands, writable
 from owttt.data import registry
+from owttt.data.cloud_corruptions import CLOUD_CORRUPTIONS, corrupt_clouds
+from owttt.data.cloud_pictures import picture
 from owttt.data.corruptions import CORRUPTIONS, corrupt
 from owttt.data.dataset import Frame
 from owttt.progress import track
 from owttt.storage import write_bytes
 
-LABEL_WIDTH, GAP = 130, 2
+LABEL_WIDTH, GAP, CLOUD_SIZE = 130, 2, 96
 
 
 def add(commands: Commands) -> None:
     """Add the command."""
     parser = commands.add_parser("sheet", help="look at the corruptions", description=__doc__)
     parser.add_argument("--data", default="cifar10")
-    parser.add_argument("--index", type=int, nargs="+", default=[0, 1], help="numbers of the images")
+    parser.add_argument("--index", type=int, nargs="+", default=[0, 1], help="numbers of the images or clouds")
     parser.add_argument("--size", type=int, default=32, help="pixels the corruptions work on")
     parser.add_argument("--zoom", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("corruptions.png"))
@@ -44,16 +46,20 @@ def command(chosen: argparse.Namespace) -> None:
     Console().print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)
 
 
-def sheet(images: Tensor, numbers: list[int], zoom: int) -> Image.Image:
-    """Return a row a corruption; for each image, clean and severities 1 to 5 side by side."""
-    cell = images.shape[-1] * zoom + GAP
-    canvas = Image.new("RGB", (LABEL_WIDTH + 6 * len(images) * cell, len(CORRUPTIONS) * cell), "white")
+def sheet(samples: Tensor, numbers: list[int], zoom: int) -> Image.Image:
+    """Return a row a corruption; for each image or cloud, clean and severities 1 to 5 side by side."""
+    clouds = samples.dim() == 3
+    corruption, names = (corrupt_clouds, CLOUD_CORRUPTIONS) if clouds else (corrupt, tuple(CORRUPTIONS))
+    side = CLOUD_SIZE if clouds else samples.shape[-1] * zoom
+    canvas = Image.new("RGB", (LABEL_WIDTH + 6 * len(samples) * (side + GAP), len(names) * (side + GAP)), "white")
     pen = ImageDraw.Draw(canvas)
-    for row, name in enumerate(track(list(CORRUPTIONS), "corruptions")):
-        pen.text((4, row * cell + cell // 2 - 6), name.replace("_", " "), fill="black")
-        versions = [images, *(corrupt(images, name, severity, indices=numbers) for severity in range(1, 6))]
+    for row, name in enumerate(track(names, "corruptions")):
+        top = row * (side + GAP)
+        pen.text((4, top + side // 2 - 6), name.replace("_", " "), fill="black")
+        versions = [samples, *(corruption(samples, name, severity, indices=numbers) for severity in range(1, 6))]
         for column, version in enumerate(torch.stack(versions, dim=1).flatten(0, 1)):
-            tile = Image.fromarray(version.permute(1, 2, 0).contiguous().numpy())
-            tile = tile.resize((cell - GAP, cell - GAP), Image.Resampling.NEAREST)
-            canvas.paste(tile, (LABEL_WIDTH + column * cell, row * cell))
+            pixels = picture(version, side) if clouds else version
+            tile = Image.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
+            tile = tile.resize((side, side), Image.Resampling.NEAREST)
+            canvas.paste(tile, (LABEL_WIDTH + column * (side + GAP), top))
     return canvas

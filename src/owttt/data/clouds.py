@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final, final
+from typing import final
 
 import numpy as np
 import torch
@@ -12,13 +12,6 @@ from torch import Tensor
 from owttt.data.corrupted import read_npy
 from owttt.data.dataset import Array, ArrayImages, Dataset, existing, numbered
 from owttt.data.optional import require
-
-CLOUD_CORRUPTIONS: Final = (
-    *("occlusion", "lidar", "density_inc", "density", "cutout"),
-    *("uniform", "gaussian", "impulse", "upsampling", "background"),
-    *("rotation", "shear", "distortion", "distortion_rbf", "distortion_rbf_inv"),
-)
-"""The 15 of ModelNet40-C, as its files are called."""
 
 
 def modelnet40(root: Path, split: str) -> ArrayImages:

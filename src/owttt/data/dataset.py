@@ -103,16 +103,18 @@ class Dataset(ABC):
 class Frame:
     """How images of any size and channels become RGB squares: shorter side to `resize`, the middle `size` of it.
 
-    Clouds and images that are already right pass through untouched.
+    Clouds get `points` points: some of those they have, always the same, or all of them again and again. What is
+    already right passes through untouched.
     """
 
-    size: int
+    size: int = 32
     resize: int | None = None
+    points: int | None = None
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Return `(B, 3, size, size)` of the type that came."""
+        """Return `(B, 3, size, size)`, or clouds `(B, points, 3)`, of the type that came."""
         if images.dim() != 4:
-            return images
+            return self._cloud(images)
         if images.shape[1] == 1:
             images = images.expand(-1, 3, -1, -1)
         target = self.resize or self.size
@@ -122,6 +124,14 @@ class Frame:
             images = F.interpolate(images.contiguous(), shape, mode="bilinear", antialias=True, align_corners=False)
         top, left = ((side - self.size) // 2 for side in images.shape[2:])
         return images[:, :, top : top + self.size, left : left + self.size].contiguous()
+
+    def _cloud(self, clouds: Tensor) -> Tensor:
+        there = clouds.shape[1]
+        if self.points is None or self.points == there:
+            return clouds
+        if self.points > there:
+            return clouds[:, torch.arange(self.points) % there]
+        return clouds[:, torch.randperm(there, generator=torch.Generator().manual_seed(0))[: self.points]]
 
 
 @final

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from owttt.data.cifar import MEAN, STD
+from owttt.data.cloud_corruptions.points import in_unit_ball
 from owttt.data.dataset import Dataset, Frame
 
 COUNT: Final = 10_000
@@ -23,7 +24,8 @@ NOISE: Final = {
 class Noise(Dataset):
     """`noise`: ε ~ N(0, 1) in CIFAR-10's normalised space, so it leaves 0 … 1; `uniform-noise`: U(0, 1) pixels.
 
-    The first is the authors'. Theirs is drawn anew at every access; ours depends on the seed and the picture's number.
+    For a network that takes clouds they are points, normal or uniform in a cube, brought into the unit ball. The first
+    is the authors'. Theirs is drawn anew at every access; ours depends on the seed and the picture's number.
     """
 
     def __init__(self, name: str, count: int = COUNT, *, size: int = 32, seed: int = 0) -> None:
@@ -35,9 +37,16 @@ class Noise(Dataset):
         return self.batch([index])[0]
 
     def batch(self, indices: Sequence[int] | Tensor, frame: Frame | None = None) -> Tensor:
-        """Return pictures drawn in the frame's size, not resized: resized noise is another noise."""
+        """Return pictures drawn in the frame's size, not resized: resized noise is another noise. Or clouds of it."""
+        if frame and frame.points:
+            return in_unit_ball(torch.stack([self._cloud(int(index), frame.points) for index in indices]))
         size = frame.size if frame else self.size
         return torch.stack([self._draw(int(index), size) for index in indices])
+
+    def _cloud(self, index: int, points: int) -> Tensor:
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + index)
+        draw = torch.rand if self.uniform else torch.randn
+        return draw(points, 3, generator=generator)
 
     def _draw(self, index: int, size: int) -> Tensor:
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + index)

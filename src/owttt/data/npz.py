@@ -1,6 +1,7 @@
 """Anyone's arrays: an npz file with `x` and `y`, or with encoded images `buf`/`offsets` and `y`.
 
-`x` is `(N, H, W)`, `(N, H, W, C)` or `(N, C, H, W)` in uint8, or clouds `(N, P, 3)` in float. `buf` holds JPEG or PNG
+`x` is `(N, H, W)`, `(N, H, W, C)` or `(N, C, H, W)` in uint8, clouds `(N, P, 3)` in float, or solid shapes as voxels
+`(N, D, H, W)` in uint8, which become clouds of their surface. `buf` holds JPEG or PNG
 files back to back: image i is `buf[offsets[i]:offsets[i + 1]]`. Splits have keys with the split's name behind:
 `x_train`, `y_train`. Optional: `names` of the classes, `wnids` as their identifiers.
 """
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from owttt.data.dataset import Array, ArrayImages, Dataset, EncodedImages, existing, numbered
+from owttt.data.voxels import VoxelClouds
 
 
 def npz(path: Path, split: str) -> Dataset:
@@ -33,7 +35,14 @@ def npz(path: Path, split: str) -> Dataset:
     if "buf" in arrays:
         images = _slices(arrays["buf"], arrays["offsets"], len(labels), path)
         return EncodedImages(images, labels, classes, names, origin=str(path))
+    if _are_voxels(arrays["x"]):
+        return VoxelClouds(arrays["x"], labels, classes)
     return ArrayImages(_channels_first(arrays["x"], path), labels, classes, names)
+
+
+def _are_voxels(x: Array) -> bool:
+    """Whether an array is of cubes, and none so small that it could be images of four channels."""
+    return x.ndim == 4 and x.dtype in (np.uint8, np.bool_) and len({*x.shape[1:]}) == 1 and x.shape[1] > 4
 
 
 def _labels(y: Array, path: Path) -> Array:

@@ -8,10 +8,11 @@ from typing import Final
 
 from owttt.data import cifar, clouds, corrupted, folders, mnist, npz, svhn
 from owttt.data.catalogue import data_root, find
-from owttt.data.clouds import CLOUD_CORRUPTIONS
+from owttt.data.cloud_corruptions import CLOUD_CORRUPTIONS
 from owttt.data.corruptions import CORRUPTIONS
 from owttt.data.dataset import Dataset
 from owttt.data.noise import NOISE, Noise
+from owttt.data.voxels import DigitClouds
 from owttt.names import nearest
 
 OPENERS: Final[dict[str, Callable[[Path, str], Dataset]]] = {
@@ -28,12 +29,15 @@ OPENERS: Final[dict[str, Callable[[Path, str], Dataset]]] = {
     "modelnet40": clouds.modelnet40,
     "3d-mnist": clouds.Digits3D,
 }
+DERIVED: Final[dict[str, tuple[str, Callable[[Dataset], Dataset]]]] = {"mnist-clouds": ("mnist", DigitClouds)}
+"""Name → the set it is made of, and how."""
 CORRUPTED: Final[dict[str, Callable[[Path, str, int], Dataset]]] = {
     "cifar10-c": corrupted.cifar10_c,
     "cifar100-c": corrupted.cifar100_c,
     "imagenet-c": corrupted.imagenet_c,
     "modelnet40-c": clouds.modelnet40_c,
 }
+CLOUDS: Final = frozenset({"modelnet40", "modelnet40-c", "3d-mnist", "mnist-clouds"})
 PATHS: Final[dict[str, Callable[[Path, str], Dataset]]] = {
     "npz": npz.npz,
     "folder": folders.own_folder,
@@ -65,6 +69,9 @@ def load(
         return _open_path(form, _found(Path(path).expanduser(), root), split)
     if name in NOISE:
         return Noise(name)
+    if name in DERIVED:
+        origin, make = DERIVED[name]
+        return make(load(origin, split, root=root))
     entry = find(name)
     if split not in entry.splits:
         raise ValueError(f"{name} has no split {split!r}; choose one of {list(entry.splits)}.")
@@ -80,7 +87,10 @@ def load(
 
 def corruptions_of(name: str) -> tuple[str, ...]:
     """Return the corruptions that a set has (published) or can be given (images)."""
-    return CLOUD_CORRUPTIONS if name == "modelnet40-c" else tuple(CORRUPTIONS)
+    if name in CLOUDS:
+        return CLOUD_CORRUPTIONS
+    own = name.partition(":")[0] in PATHS
+    return (*CORRUPTIONS, *CLOUD_CORRUPTIONS) if own else tuple(CORRUPTIONS)
 
 
 def _checked(name: str, corruption: str | None, severity: int | None) -> tuple[str, int]:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from owttt.data import registry
 from owttt.data.classes import align, without_known
+from owttt.data.cloud_corruptions import CLOUD_CORRUPTIONS, corrupt_clouds
 from owttt.data.corruptions import corrupt, frost_from_folder, synthetic_frost
 from owttt.data.dataset import Dataset, Frame
 from owttt.data.plan import Ints, plan
@@ -89,10 +90,13 @@ class Stream:
         if not len(dataset):
             raise ValueError(f"{name}: no samples are left of it once known and unknown classes are told apart.")
         sample = dataset.batch([0], self.frame)
-        if corrupted and (sample.dtype != torch.uint8 or sample.dim() != 4 or sample.shape[1] != 3):
+        image = sample.dtype == torch.uint8 and sample.dim() == 4 and sample.shape[1] == 3
+        cloud = sample.is_floating_point() and sample.dim() == 3 and sample.shape[2] == 3
+        wanted = self.spec.corruptions if name == self.spec.known else (name.partition("@")[2],)
+        if corrupted and not (cloud if set(wanted) <= set(CLOUD_CORRUPTIONS) else image):
             raise ValueError(
-                f"{name}: only RGB images of whole pixels can be corrupted, these are {sample.dtype} "
-                f"{tuple(sample.shape[1:])}; a frame makes grey images RGB."
+                f"{name}: {', '.join(wanted)} cannot be done to {sample.dtype} {tuple(sample.shape[1:])}: RGB images "
+                "in uint8 and clouds (P, 3) in float have corruptions of their own. A frame makes grey images RGB."
             )
         return tuple(sample.shape[1:])
 
@@ -156,8 +160,11 @@ class Stream:
         else:
             dataset = self.unknown[part - 1]
             name = self.spec.unknown[part - 1].partition("@")[2]
-        samples = dataset.batch(torch.from_numpy(index), self.frame)
+        chosen, severity = torch.from_numpy(index), self.spec.severity
+        if name in CLOUD_CORRUPTIONS:
+            clouds = corrupt_clouds(dataset.batch(chosen), name, severity, indices=dataset.numbers(chosen).tolist())
+            return self.frame(clouds) if self.frame else clouds
+        samples = dataset.batch(chosen, self.frame)
         if name:
-            numbers = dataset.numbers(torch.from_numpy(index)).tolist()
-            samples = corrupt(samples, name, self.spec.severity, indices=numbers, frost=self.ice)
+            samples = corrupt(samples, name, severity, indices=dataset.numbers(chosen).tolist(), frost=self.ice)
         return samples.float() / 255 if samples.dtype == torch.uint8 else samples.float()

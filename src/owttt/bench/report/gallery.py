@@ -23,6 +23,7 @@ from owttt.bench.manifest import Record
 from owttt.bench.report.sections import SHOWN, look_of, plain
 from owttt.bench.run import load_model, make_stream
 from owttt.bench.spec import RunSpec
+from owttt.data.cloud_pictures import picture
 from owttt.types import UNKNOWN
 
 METHOD: Final = "owttt"
@@ -77,8 +78,6 @@ def _verdicts(spec: RunSpec, run: Record) -> str:
     for verdict, examples in run["examples"].items():
         if examples:
             images = stream.at(np.array([example["place"] for example in examples])).x
-            if images.dim() != 4 or images.shape[1] != 3:
-                raise ValueError(f"samples of shape {tuple(images.shape[1:])} are no RGB images.")
             texts = (_picture(x, example, model.names) for x, example in zip(images, examples, strict=True))
             style = "gallery wrong" if verdict.endswith("wrongly") else "gallery"
             parts.append(f'<h4>{verdict}</h4><div class="{style}">{"".join(texts)}</div>')
@@ -86,9 +85,9 @@ def _verdicts(spec: RunSpec, run: Record) -> str:
 
 
 def _picture(x: Tensor, example: Record, names: Sequence[str]) -> str:
-    pixels = x.mul(255).round().clamp(0, 255).byte().permute(1, 2, 0).numpy()
+    pixels = picture(x) if x.dim() == 2 else x.mul(255).round().clamp(0, 255).byte()
     file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "png", optimize=True)
+    Image.fromarray(pixels.permute(1, 2, 0).contiguous().numpy()).save(file, "png", optimize=True)
     source = base64.b64encode(file.getvalue()).decode()
     truth, answer = (_class(example[key], names) for key in ("label", "predicted"))
     said = truth if truth == answer else f"{truth} → {answer}"

@@ -1,0 +1,182 @@
+"""Corruptions of clouds: literal loops, the same for a cloud everywhere; clouds of voxels and of digits."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from owttt.data.cloud_corruptions import CLOUD_CONSTANTS, CLOUD_CORRUPTIONS, corrupt_clouds
+from owttt.data.cloud_corruptions.points import in_unit_ball
+from owttt.data.cloud_corruptions.view import visible
+from owttt.data.corruptions.randomness import Randomness
+from owttt.data.dataset import ArrayImages, Frame
+from owttt.data.voxels import DigitClouds, VoxelClouds, surface
+
+
+def spheres(count=5, points=256):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(count, points, 3, generator=generator)
+    return x / x.norm(dim=2, keepdim=True)
+
+
+def same_points(one, two):
+    return {tuple(p) for p in one.round(decimals=4).tolist()} == {tuple(p) for p in two.round(decimals=4).tolist()}
+
+
+@pytest.mark.parametrize("severity", range(1, 6))
+@pytest.mark.parametrize("name", CLOUD_CORRUPTIONS)
+def test_a_cloud_is_corrupted_the_same_way_everywhere(name, severity):
+    clouds = spheres()
+    whole = corrupt_clouds(clouds, name, severity, indices=range(10, 15))
+    assert whole.shape == clouds.shape
+    assert whole.isfinite().all()
+    assert whole.abs().max() <= 1.5
+    assert not torch.equal(whole, clouds)
+    part = corrupt_clouds(clouds[[3, 1]], name, severity, indices=[13, 11])
+    assert torch.allclose(part, whole[[3, 1]], atol=1e-5)
+    other = corrupt_clouds(clouds, name, severity, indices=range(10, 15), seed=1)
+    assert not torch.equal(other, whole)
+
+
+def test_there_are_fifteen_with_five_severities():
+    assert len(CLOUD_CORRUPTIONS) == 15
+    assert all(len(constants) == 5 for _, constants in CLOUD_CONSTANTS.values())
+
+
+def test_rotation_is_three_turns_one_after_the_other():
+    cloud = spheres(1)
+    made = corrupt_clouds(cloud, "rotation", 5, indices=[7])
+    random = Randomness("0/rotation/5", [7])
+    sizes = random.uniform(12.5, 17.5, 3)[0]
+    angles = (sizes * (2 * random.integers(0, 2, 3)[0] - 1) * math.pi / 180).tolist()
+    x = cloud[0].double()
+    for axis, angle in enumerate(angles):
+        c, s = math.cos(angle), math.sin(angle)
+        matrix = [
+            [[1, 0, 0], [0, c, -s], [0, s, c]],
+            [[c, 0, s], [0, 1, 0], [-s, 0, c]],
+            [[c, -s, 0], [s, c, 0], [0, 0, 1]],
+        ][axis]
+        x = x @ torch.tensor(matrix, dtype=torch.double)
+    assert torch.allclose(made[0].double(), in_unit_ball(x[None])[0], atol=1e-5)
+
+
+def test_free_form_deformation_is_a_bernstein_sum():
+    cloud = 0.9 * spheres(1, 12)
+    made = corrupt_clouds(cloud, "distortion", 4, indices=[2])
+    moved = 2 * Randomness("0/distortion/4", [2]).uniform(-0.4, 0.4, 5, 5, 5, 3)[0].double()
+
+    def bernstein(i, u):
+        return math.comb(4, i) * u**i * (1 - u) ** (4 - i)
+
+    expected = cloud[0].double().clone()
+    for number, (x, y, z) in enumerate(((cloud[0].double() + 1) / 2).tolist()):
+        for i in range(5):
+            for j in range(5):
+                for k in range(5):
+                    expected[number] += bernstein(i, x) * bernstein(j, y) * bernstein(k, z) * moved[i, j, k]
+    assert torch.allclose(made[0].double(), in_unit_ball(expected[None])[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["distortion_rbf", "distortion_rbf_inv"])
+def test_radial_functions_take_control_points_where_they_were_moved(name):
+    """Interpolation: a point that is a control point moves as it did."""
+    side = torch.linspace(-1, 1, 5)
+    control = torch.cartesian_prod(side, side, side)
+    made = corrupt_clouds(control[None], name, 3, indices=[0])
+    alpha, gamma = Randomness(f"0/{name}/3", [0]).uniform(-math.pi, math.pi, 2, 125)[0]
+    moved = 0.075 * torch.stack((alpha.cos() * gamma.sin(), alpha.sin() * gamma.sin(), gamma.cos()), dim=1)
+    assert torch.allclose(made, in_unit_ball((control + moved)[None]), atol=1e-4)
+
+
+def test_cut_and_thinned_clouds_are_of_their_own_points():
+    cloud = spheres(1, 1024)
+    for name, least, most in (("cutout", 1024 - 300, 1024 - 300), ("density", 1024 - 375, 1024 - 375)):
+        made = corrupt_clouds(cloud, name, 5, indices=[0])[0]
+        kept = {tuple(p) for p in made.tolist()}
+        assert kept <= {tuple(p) for p in cloud[0].tolist()}
+        assert least <= len(kept) <= most
+    dense = corrupt_clouds(cloud, "density_inc", 2, indices=[0])[0]
+    twice = [count for count in np.unique(dense.numpy(), axis=0, return_counts=True)[1] if count >= 2]
+    assert len(twice) >= 100
+
+
+def test_noise_moves_as_far_as_it_says():
+    cloud = 0.5 * spheres(1, 1024)
+    gaussian = corrupt_clouds(cloud, "gaussian", 5, indices=[0])
+    assert (gaussian - cloud).std() == pytest.approx(0.03, rel=0.05)
+    impulse = Randomness("0/impulse/5", [0]).uniform(0, 1, 1024).argsort(dim=1)[0, :102]
+    made = corrupt_clouds(cloud, "impulse", 5, indices=[0])[0]
+    back = made * (in_unit_ball(cloud).norm() / made.norm())
+    still = torch.ones(1024, dtype=torch.bool)
+    still[impulse] = False
+    assert (back - in_unit_ball(cloud)[0])[still].norm(dim=1).mean() < (back - in_unit_ball(cloud)[0])[~still].norm(
+        dim=1
+    ).mean()
+
+
+def test_only_the_front_of_a_sphere_is_seen():
+    cloud = spheres(1, 1024)
+    position = torch.tensor([[3.0, 0.0, 0.0]])
+    seen = visible(cloud, position)[0]
+    assert cloud[0][seen][:, 0].min() > -0.45, "nothing of the back"
+    assert 0.2 < seen.float().mean() < 0.6
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("fog", 5), "No corruption 'fog' of clouds"),
+        (("lidar", 6), "severity must be 1 to 5"),
+    ],
+)
+def test_mistakes(words, message):
+    with pytest.raises(ValueError, match=message):
+        corrupt_clouds(spheres(), *words, indices=range(5))
+    with pytest.raises(ValueError, match=r"Expected clouds \(B, P, 3\) in float"):
+        corrupt_clouds(torch.zeros(2, 3, 8, 8), "lidar", 1, indices=range(2))
+    with pytest.raises(ValueError, match="one index for each"):
+        corrupt_clouds(spheres(), "lidar", 1, indices=range(2))
+
+
+def test_the_surface_of_a_solid():
+    solid = np.zeros((6, 6, 6), bool)
+    solid[1:5, 1:5, 1:5] = True
+    made = surface(solid)
+    assert made.sum() == 64 - 8
+    assert not made[2:4, 2:4, 2:4].any()
+    assert surface(np.ones((3, 3, 3), bool)).sum() == 26, "the end of the grid is empty"
+
+
+def test_clouds_from_voxels():
+    grids = np.zeros((3, 8, 8, 8), np.uint8)
+    grids[0, 2:6, 2:6, 2:6] = grids[2, 1:7, 3:5, 3:5] = 1
+    clouds = VoxelClouds(grids, np.array([0, 1, 1]), ["box", "rod"], points=200)
+    assert len(clouds) == 2, "the empty grid is left out"
+    assert clouds.labels.tolist() == [0, 1]
+    cloud = clouds.sample(0)
+    assert cloud.shape == (200, 3)
+    assert cloud.norm(dim=1).max() == pytest.approx(1, abs=1e-5)
+    assert torch.equal(cloud, clouds.sample(0))
+    rod = clouds.sample(1)
+    assert rod[:, 0].std() > 2 * rod[:, 1].std()
+
+
+def test_clouds_from_digits():
+    image = np.zeros((1, 1, 28, 28), np.uint8)
+    image[0, 0, 4:24, 13:15] = 255
+    one = DigitClouds(ArrayImages(image, [1], ["0", "1"]), points=128).sample(0)
+    assert one.shape == (128, 3)
+    assert one[:, 2].std() > 2 * one[:, 0].std(), "a one is upright"
+
+
+def test_a_frame_gives_clouds_their_number_of_points():
+    clouds = spheres(2, 100)
+    assert Frame(points=100)(clouds) is clouds
+    assert Frame()(clouds) is clouds
+    few = Frame(points=30)(clouds)
+    assert few.shape == (2, 30, 3)
+    assert torch.equal(few, Frame(points=30)(clouds))
+    many = Frame(points=250)(clouds)
+    assert torch.equal(many[:, 100:200], clouds)
