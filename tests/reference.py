@@ -379,9 +379,10 @@ class OWTTT(Reference):
     def __init__(
         self, *args, lr=1e-3, momentum=0.9, alignment_weight=1.0, clustering="extended", expansion=True,
         alignment=True, keep_rate=0.5, pool_size=100, temperature=0.1, horizon=1280,
-        max_norm=1000.0, lr_batch=None, **options,
+        max_norm=1000.0, lr_batch=None, pool_score=False, pool_momentum=0.0, **options,
     ):  # fmt: skip
         super().__init__(*args, **options)
+        self.pool_score, self.pool_momentum = pool_score, pool_momentum
         self.lr, self.momentum, self.alignment_weight = lr, momentum, alignment_weight
         self.clustering, self.expansion, self.alignment = clustering, expansion, alignment
         self.keep_rate, self.pool_size, self.temperature = keep_rate, pool_size, temperature
@@ -420,6 +421,18 @@ class OWTTT(Reference):
                 gradients = {name: g if g is None else g * share for name, g in gradients.items()}
             self.sgd(gradients, self.lr, self.momentum)
 
+    def score(self, z, logits):
+        if not self.pool_score or not self.pool:
+            return super().score(z, logits)
+        scores = []
+        for f in z:
+            s_s = max(float(F.cosine_similarity(f, p, dim=0)) for p in self.prototypes)
+            nearest = sorted((float(F.cosine_similarity(f, p, dim=0)) for p in self.pool), reverse=True)[:10]
+            s_u = sum(nearest) / len(nearest)
+            s_s, s_u = max(s_s, 0), max(s_u, 0)
+            scores.append((1 - s_s) * s_s / (s_s + s_u) + s_u * s_u / (s_s + s_u) if s_s + s_u > 0 else 1.0)
+        return scores
+
     def extended(self, f):
         return 1 - max(float(F.cosine_similarity(f, p, dim=0)) for p in [*self.prototypes, *self.pool])
 
@@ -428,6 +441,7 @@ class OWTTT(Reference):
         split = threshold(scores_ext, self.weighted)
         if math.isinf(split):
             split = math.floor(min(scores_ext) * 100) / 100  # ours: nothing splits them
+        old, joined = list(self.pool), []
         unvisited = list(range(len(z)))
         while unvisited:
             i = max(unvisited, key=lambda j: scores[j])
@@ -435,7 +449,17 @@ class OWTTT(Reference):
                 break
             unvisited.remove(i)
             if self.extended(z[i]) > split:
+                joined.append(i)
                 self.pool = [*self.pool, z[i] / z[i].norm()][-self.pool_size :]
+        if self.pool_momentum and old:
+            moved = list(old)
+            for i in strong:
+                if i not in joined:
+                    cosines = [float(F.cosine_similarity(z[i], p, dim=0)) for p in old]
+                    j = cosines.index(max(cosines))
+                    moved[j] = (1 - self.pool_momentum) * moved[j] + self.pool_momentum * z[i] / z[i].norm()
+            new = [z[i] / z[i].norm() for i in joined]
+            self.pool = [*(p / p.norm() for p in moved), *new][-self.pool_size :]
 
     def clustering_loss(self, z, scores, weak, strong, pool):
         if self.clustering == "off":

@@ -200,9 +200,11 @@ def test_presets_are_the_paper_s():
         "cifar100-c": (1e-4, 1.0),
         "imagenet-c": (2.5e-5, 0.4),
         "imagenet-r": (2.5e-5, 0.4),
+        "modelnet40-c": (1e-4, 1.0),
         "visda-c": (2.5e-5, 0.04),
     }
-    assert [p.batch_size for p in PRESETS.values()] == [256, 256, 128, 128, 128]
+    assert [p.batch_size for p in PRESETS.values()] == [256, 256, 128, 128, 64, 128]
+    assert PRESETS["modelnet40-c"].options["owttt"]["pool_score"]
 
 
 def test_thresholds_by_name_number_pair_and_callable():

@@ -60,6 +60,9 @@ def compare(
         {"max_norm": None},
         {"lr_batch": 64, "lr": 1e-2},
         {"lr_batch": 20},
+        {"pool_score": True},
+        {"pool_momentum": 0.1},
+        {"pool_score": True, "pool_momentum": 0.3, "pool_size": 5},
     ],
     ids=str,
 )

@@ -142,7 +142,7 @@ class Adapter(nn.Module):
         """Predict a batch with the model as it is now; nothing is learned or remembered."""
         self._check(x)
         out = self.method(x)
-        return self._prediction(out, self.detector.judge(self.detector.scores(out, self.method.source)))
+        return self._prediction(out, self.detector.judge(self._scores(out, self.detector)))
 
     @torch.inference_mode(False)
     def reset(self) -> None:
@@ -197,10 +197,15 @@ class Adapter(nn.Module):
         """Run the network and the detector on a batch, and remember its scores."""
         with torch.set_grad_enabled(graph):
             out: Forward = self.method(x)
-        scores = detector.scores(out, self.method.source)
+        scores = self._scores(out, detector)
         verdict = detector.judge(scores)
         detector.observe(scores)
         return out, verdict
+
+    def _scores(self, out: Forward, detector: Detector) -> Tensor:
+        """Return a batch's scores: the method's own, if it has some, or the detector's."""
+        own = self.method.score(out)
+        return detector.scores(out, self.method.source) if own is None else detector.checked(own, out)
 
     @torch.no_grad()
     def _prediction(self, out: Forward, verdict: Verdict) -> Prediction:

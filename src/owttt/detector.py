@@ -151,8 +151,12 @@ class Detector(nn.Module):
         self.window = Queue(window, (), like)
 
     def scores(self, out: Forward, source: SourceStats) -> Tensor:
-        """Return the batch's scores, checked: one finite number a sample."""
-        scores = self.score(out, source).detach()
+        """Return the batch's scores, checked."""
+        return self.checked(self.score(out, source), out)
+
+    def checked(self, scores: Tensor, out: Forward) -> Tensor:
+        """Return scores of a batch if they are one finite number a sample, and raise if not."""
+        scores = scores.detach()
         if scores.shape != out.features.shape[:1]:
             raise ValueError(f"Expected one score a sample, {len(out.features)}, got shape {tuple(scores.shape)}.")
         if not scores.isfinite().all():

@@ -74,6 +74,11 @@ class Method(nn.Module, ABC):
         out: Forward = self.network(x)
         return out
 
+    def score(self, out: Forward) -> Tensor | None:
+        """Return scores `(B,)` of the method's own, high = unknown; None leaves them to the adapter's detector."""
+        del out
+        return None
+
     @abstractmethod
     def adapt(self, x: Tensor, out: Forward, verdict: Verdict) -> None:
         """Learn from a batch, from `out = self.forward(x)` and from what the detector said of it."""

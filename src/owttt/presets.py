@@ -52,6 +52,19 @@ PRESETS: Final[dict[str, Preset]] = {
     "imagenet-r": Preset(
         128, {"owttt": {"lr": 2.5e-5, "alignment_weight": 0.4, "max_norm": None}, **_IMAGENET_COMPETITORS}
     ),
+    "modelnet40-c": Preset(
+        64,
+        {
+            "owttt": {
+                "lr": 1e-4,
+                "alignment_weight": 1.0,
+                "pool_score": True,
+                "pool_momentum": 0.1,
+                "max_norm": None,
+            },
+            "ttac": {"max_norm": None},
+        },
+    ),
     "visda-c": Preset(
         128, {"owttt": {"lr": 2.5e-5, "alignment_weight": 0.04, "max_norm": None}, **_IMAGENET_COMPETITORS}
     ),

@@ -21,13 +21,14 @@ from owttt.functional.losses import (
     unknown_clustering,
 )
 from owttt.functional.precision import fresh_autocast, full_precision, wide, widest
-from owttt.functional.prototypes import expansion_threshold, isolated_samples, kept
+from owttt.functional.prototypes import expansion_threshold, follow, isolated_samples, kept
 from owttt.functional.scores import (
     centred_score,
     cosine_score,
     cosine_similarity,
     energy_score,
     max_softmax_score,
+    pool_score,
 )
 from owttt.functional.thresholds import otsu_threshold, threshold_candidates
 
@@ -44,6 +45,7 @@ __all__ = [
     "entropy",
     "expansion_threshold",
     "expected_calibration_error",
+    "follow",
     "fpr_at_tpr",
     "fresh_autocast",
     "full_precision",
@@ -58,6 +60,7 @@ __all__ = [
     "mean_discrepancy",
     "oscr",
     "otsu_threshold",
+    "pool_score",
     "ridge",
     "running_gaussian",
     "symmetric_kl",

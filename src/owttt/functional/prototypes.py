@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from owttt.functional.thresholds import otsu_threshold
@@ -63,3 +64,15 @@ def isolated_samples(
             taken.append(visit)
             members = [*members, len(pool) + visit][-capacity:]
     return [int(index) for index in order[torch.tensor(taken, dtype=torch.long, device=order.device)]]
+
+
+def follow(pool: Tensor, unit: Tensor, momentum: float) -> Tensor:
+    """Return the pool after every unit feature, in order, has moved its nearest prototype: p ← (1 - δ)p + δz.
+
+    Which is nearest is decided by the pool as it was; prototypes are brought back to unit length at the end.
+    """
+    nearest = F.one_hot((unit @ pool.T).argmax(dim=1), len(pool)).to(unit.dtype)
+    later = nearest.flip(0).cumsum(dim=0).flip(0) - nearest
+    weights = nearest * momentum * (1 - momentum) ** later
+    stayed = (1 - momentum) ** nearest.sum(dim=0)
+    return F.normalize(weights.T @ unit + stayed[:, None] * pool, dim=1)

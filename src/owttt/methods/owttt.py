@@ -11,6 +11,9 @@ One batch, with unit source prototypes P_s and a queue P_n of strong prototypes 
                whose forward pass also moves the BatchNorm statistics.
 4. update      One SGD step on L_PC + λ·L_KLD over the backbone.
 
+For point clouds the paper (its appendix) scores samples by the pool too, `pool_score`, and lets the pool follow the
+stream, `pool_momentum` δ: a strong sample z that does not join moves its nearest prototype, p ← (1 - δ)p + δz.
+
 In the authors' order (adapt-then-predict) the loss sees the pool as it was before step 1, so that a new prototype acts
 one batch late and there is no clustering while the pool is empty.
 """
@@ -26,10 +29,12 @@ from torch import Tensor
 from owttt.functional import (
     cosine_similarity,
     expansion_threshold,
+    follow,
     full_precision,
     isolated_samples,
     kept,
     known_clustering,
+    pool_score,
     unknown_clustering,
     wide,
 )
@@ -52,7 +57,8 @@ class OWTTT(Method):
     `horizon` the memory of the running Gaussian in samples. `max_norm` cuts the gradient and is ours: far above what a
     trained network gives, it keeps one whose features are nothing like the source's from diverging in a batch.
     `lr_batch` is ours too: the batch size that `lr` is meant for (256 in the paper); smaller batches then take
-    proportionally smaller steps. None takes the same step whatever the batch, as the paper does.
+    proportionally smaller steps. None takes the same step whatever the batch, as the paper does. `pool_score` replaces
+    the adapter's score by OS' (see `functional.pool_score`); `pool_momentum` is 0 for a pool that stays as it is.
     """
 
     name = "owttt"
@@ -72,12 +78,16 @@ class OWTTT(Method):
         horizon: int = 1280,
         max_norm: float | None = 1000.0,
         lr_batch: int | None = None,
+        pool_score: bool = False,
+        pool_momentum: float = 0.0,
     ) -> None:
         super().__init__()
         if clustering not in CLUSTERINGS:
             raise ValueError(f"clustering must be one of {CLUSTERINGS}, got {clustering!r}.")
         if not 0 < keep_rate <= 1:
             raise ValueError(f"keep_rate is a share above 0 and up to 1, got {keep_rate}.")
+        if not 0 <= pool_momentum <= 1:
+            raise ValueError(f"pool_momentum is a share from 0 to 1, got {pool_momentum}.")
         if lr_batch is not None and lr_batch < 1:
             raise ValueError(f"lr_batch is a batch size, at least 1, got {lr_batch}.")
         if not temperature > 0:
@@ -94,6 +104,8 @@ class OWTTT(Method):
         self.horizon = horizon
         self.max_norm = max_norm
         self.lr_batch = lr_batch
+        self.pool_score = pool_score
+        self.pool_momentum = pool_momentum
 
     def setup(self) -> None:
         """Train the backbone; start with an empty pool and the source's Gaussian."""
@@ -110,6 +122,10 @@ class OWTTT(Method):
     def watch(self) -> dict[str, float]:
         """Return the number of strong prototypes."""
         return {"pool": len(self.pool.values)}
+
+    def score(self, out: Forward) -> Tensor | None:
+        """Return OS' if it is asked for."""
+        return pool_score(out.features, self.source.prototypes, self.pool.values) if self.pool_score else None
 
     def adapt(self, x: Tensor, out: Forward, verdict: Verdict) -> None:
         """Expand the pool, then take one step on both losses.
@@ -135,6 +151,11 @@ class OWTTT(Method):
             split = expansion_threshold(extended, weighted=self.setting.weighted)
             scores = verdict.scores[verdict.strong]
             chosen = isolated_samples(scores, unit, nearest_known, pool, self.pool_size, verdict.threshold, split)
+            if self.pool_momentum and len(pool):
+                stays = torch.ones(len(unit), dtype=torch.bool, device=unit.device)
+                stays[chosen] = False
+                moved = follow(pool, unit[stays], self.pool_momentum)
+                self.pool.items[: len(moved)] = moved.to(self.pool.items.dtype)
             self.pool.push(unit[chosen])
 
     def _cluster(self, x: Tensor, out: Forward, verdict: Verdict, pool: Tensor) -> bool:
