@@ -54,7 +54,7 @@ def test_the_large_stem():
 
 def test_networks_by_name():
     for name in NETWORKS:
-        assert isinstance(build(name, 3, width=4), nn.Module)
+        assert isinstance(build(name, 3, width=32 if name == "vit" else 4), nn.Module)
     with pytest.raises(ValueError, match=r"No network 'resnet21'\. Did you mean resnet"):
         build("resnet21", 3)
     with pytest.raises(ValueError, match="width of its own"):

@@ -29,7 +29,9 @@ torchvision = pytest.importorskip("torchvision")
 
 TIMM = {
     "resnet18": "input:fc",
+    "resnet50": "input:fc",
     "vit_tiny_patch16_224": "input:head",
+    "deit_tiny_patch16_224": "input:head",
     "convnext_atto": "input:head.fc",
     "tf_efficientnet_lite0": "input:classifier",
     "mobilenetv3_small_050": "input:classifier",
@@ -43,7 +45,8 @@ TORCHVISION = {
 }
 
 
-def exercise(model, point, methods=("owttt", "tent", "ttac")):
+def exercise(model, point, path, methods=("owttt", "tent", "ttac")):
+    """Wrap, adapt, save, go on, resume, reset."""
     x = torch.randn(6, 3, 224, 224, generator=torch.Generator().manual_seed(0))
     y = torch.arange(6) % 3
     source = SourceStats.fit(model, [(x, y)], 3, progress=False)
@@ -52,26 +55,31 @@ def exercise(model, point, methods=("owttt", "tent", "ttac")):
         adapter = wrap(model, method, source=source)
         first = adapter(x).score
         adapter(x[:1])
+        adapter.save(path / "state.safetensors")
+        later = adapter(x[1:4]).score
+        resumed = wrap(model, method, source=source).restore(path / "state.safetensors")
+        assert torch.equal(resumed(x[1:4]).score, later)
         adapter.reset()
         assert torch.equal(adapter(x).score, first)
 
 
 @pytest.mark.parametrize("name", TIMM)
-def test_timm(name):
+def test_timm(name, tmp_path):
     torch.manual_seed(0)
-    exercise(timm.create_model(name, num_classes=3), TIMM[name])
+    exercise(timm.create_model(name, num_classes=3), TIMM[name], tmp_path)
 
 
 @pytest.mark.parametrize("name", TORCHVISION)
-def test_torchvision(name):
+def test_torchvision(name, tmp_path):
     torch.manual_seed(0)
-    exercise(torchvision.models.get_model(name, weights=None, num_classes=3), TORCHVISION[name], ("owttt",))
+    model = torchvision.models.get_model(name, weights=None, num_classes=3)
+    exercise(model, TORCHVISION[name], tmp_path, ("owttt",))
 
 
-def test_two_heads_are_averaged_and_the_last_one_called_has_the_features():
+def test_two_heads_are_averaged_and_the_last_one_called_has_the_features(tmp_path):
     torch.manual_seed(0)
     model = timm.create_model("deit_tiny_distilled_patch16_224", num_classes=3)
-    exercise(model, "input:head_dist", ("owttt",))
+    exercise(model, "input:head_dist", tmp_path, ("owttt",))
 
 
 def test_networks_by_name_bring_their_colours():

@@ -13,10 +13,12 @@ import pytest
 import torch
 
 from owttt import SourceStats, models, storage
+from owttt.cli import main
+from owttt.data.cloud_corruptions import CLOUD_CORRUPTIONS
 from owttt.data.dataset import ArrayImages
 from owttt.models import Preprocessing, SourceModel, cifar_resnet
 from owttt.training import Job, Recipe, accuracy, batches, train, train_source
-from owttt.training.loop import augment, recolour
+from owttt.training.loop import augment, deform, distillation, recolour
 from owttt.training.source import average, make_model
 
 RECIPE = Recipe(epochs=3, batch_size=16, lr=0.1, pad=2)
@@ -53,14 +55,15 @@ def test_it_learns(tmp_path):
     assert accuracy(made, batches(dataset(30, 1))) > 90
 
 
-def test_a_run_cut_after_an_epoch_ends_with_the_same_weights(tmp_path):
+@pytest.mark.parametrize("recipe", [RECIPE, replace(RECIPE, optimiser="adamw", lr=1e-3, colour=0.5)])
+def test_a_run_cut_after_an_epoch_ends_with_the_same_weights(tmp_path, recipe):
     whole, cut = model(), model()
-    list(train(whole, dataset(), RECIPE, tmp_path / "whole", progress=False))
-    for epoch in train(cut, dataset(), RECIPE, tmp_path / "cut", progress=False):
+    list(train(whole, dataset(), recipe, tmp_path / "whole", progress=False))
+    for epoch in train(cut, dataset(), recipe, tmp_path / "cut", progress=False):
         if epoch.number == 1:
             break
     resumed = model(seed=9)
-    history = list(train(resumed, dataset(), RECIPE, tmp_path / "cut", progress=False))
+    history = list(train(resumed, dataset(), recipe, tmp_path / "cut", progress=False))
     assert [epoch.number for epoch in history] == [1, 2, 3]
     for name, tensor in whole.state_dict().items():
         assert torch.equal(tensor, resumed.state_dict()[name]), name
@@ -206,6 +209,63 @@ def test_training_goes_on_from_a_model(tmp_path):
     for change, message in (({"width": 8}, "is another network"), ({"start": "gone"}, "No model 'gone'")):
         with pytest.raises(ValueError, match=message):
             train_source(job(tmp_path, **{"start": str(tmp_path / "first"), **change}), tmp_path / "third", **quiet)
+
+
+def test_a_model_learns_from_its_teacher(tmp_path):
+    """With a weight of 1 the labels do not matter: it learns the teacher's mistakes."""
+    teacher = model(3)
+    list(train(teacher, dataset(), replace(RECIPE, epochs=6), tmp_path / "t", progress=False))
+    mistaken = ArrayImages(coloured(96)[0], (coloured(96)[1] + 1) % 3, ["red", "green", "blue"])
+    learner = model()
+    recipe = replace(RECIPE, epochs=6, distillation=1.0)
+    list(train(learner, mistaken, recipe, tmp_path / "l", teacher=teacher, progress=False))
+    assert accuracy(learner, batches(dataset(30, 1))) > 80
+    logits, images = torch.randn(4, 3), dataset(4).batch(range(4))
+    answers = teacher(images).softmax(dim=1)
+    literal = -sum(answers[i, k] * logits[i].log_softmax(0)[k] for i in range(4) for k in range(3)) / 4
+    assert torch.allclose(distillation(logits, teacher, images), literal, atol=1e-5)
+    with pytest.raises(ValueError, match="knows other classes than the data has; --teacher takes a model of the same"):
+        train_source(job(tmp_path, teacher="cifar10-resnet26"), tmp_path / "o", tell=lambda _: None)
+
+
+def test_clouds_are_stretched_and_shifted():
+    clouds = torch.randn(50, 20, 3)
+    made = deform(clouds, torch.Generator().manual_seed(0))
+    for before, after in zip(clouds, made, strict=True):
+        for axis in range(3):
+            scale = (after[1, axis] - after[0, axis]) / (before[1, axis] - before[0, axis])
+            assert 2 / 3 - 1e-3 <= scale <= 3 / 2 + 1e-3
+            assert (after[0, axis] - scale * before[0, axis]).abs() <= 0.2 + 1e-2
+
+
+def test_a_network_of_clouds_from_voxels_to_a_folder(tmp_path):
+    random = np.random.default_rng(0)
+    grids = np.zeros((60, 12, 12, 12), np.uint8)
+    for number in range(60):
+        side = 3 + random.integers(0, 3)
+        grids[number, 2 : 2 + side, 2 : 2 + side, 2 : 2 + (side if number % 2 else 9)] = 1
+    labels = np.arange(60) % 2
+    np.savez(
+        tmp_path / "shapes.npz",
+        x_train=grids[:40], y_train=labels[:40], x_test=grids[40:], y_test=labels[40:], names=["rod", "box"],
+    )  # fmt: skip
+    recipe = Recipe(epochs=15, batch_size=8, lr=3e-3, optimiser="adamw", label_smoothing=0.0)
+    task = Job(f"npz:{tmp_path / 'shapes.npz'}", "dgcnn", width=8, points=32, recipe=recipe, test_number=4)
+    made = train_source(task, tmp_path / "out", tell=lambda _: None)
+    assert made.card["clean"] > 80
+    assert list(made.card["corrupted"]) == list(CLOUD_CORRUPTIONS)
+    words = [
+        "run",
+        "--model",
+        str(tmp_path / "out"),
+        "--known",
+        f"npz:{tmp_path / 'shapes.npz'}",
+        "--corruption",
+        "lidar",
+    ]
+    words += ["--unknown", "noise", "--number", "10", "--batch-size", "5", "--out", str(tmp_path / "result.json")]
+    assert main(words) == 0
+    assert json.loads((tmp_path / "result.json").read_text())["data"]["samples"] == 20
 
 
 def test_the_average_of_two_models():

@@ -16,11 +16,13 @@ PRESET_OF_DATA: Final = {
     "cifar10": "cifar10-c",
     "cifar100": "cifar100-c",
     "imagenet": "imagenet-c",
+    "modelnet40": "modelnet40-c",
 }
 PRESET_OF_MODEL: Final = {
     "cifar10-": "cifar10-c",
     "tinyimagenet100-": "cifar100-c",
     "imagenet-": "imagenet-c",
+    "modelnet": "modelnet40-c",
 }
 """What the paper's options are taken from: its own benchmark, or the one this is a stand-in for."""
 

@@ -21,9 +21,11 @@ def add(commands: Commands) -> None:
     parser.add_argument("--network", default="resnet26", help=f"{', '.join(NETWORKS)} or timm:<name>")
     parser.add_argument("--width", type=int, help="channels of the first stage")
     parser.add_argument("--size", type=int, default=32, help="pixels")
+    parser.add_argument("--points", type=int, default=256, help="of a cloud")
     parser.add_argument("--severity", type=int, default=5, help="of the corruptions it is measured under")
     parser.add_argument("--test-number", type=int, help="images a corruption; all by default")
     parser.add_argument("--start", help="a model to go on from, of the same network and classes")
+    parser.add_argument("--teacher", help="a model of the same classes to learn from")
     parser.add_argument("--average", type=float, default=0.0, help="share of the start's weights in the result")
     parser.add_argument("--out", type=Path, required=True, help="folder to write; an interrupted run there goes on")
     recipe = parser.add_argument_group("the recipe")
@@ -46,9 +48,11 @@ def command(chosen: argparse.Namespace) -> None:
         test=chosen.test,
         width=chosen.width,
         size=chosen.size,
+        points=chosen.points,
         severity=chosen.severity,
         test_number=chosen.test_number,
         start=chosen.start,
+        teacher=chosen.teacher,
         average=chosen.average,
         recipe=Recipe(**{part.name: getattr(chosen, part.name) for part in fields(Recipe)}),
     )

@@ -9,7 +9,9 @@ from typing import Final
 from torch import nn
 
 from owttt.data.optional import require
+from owttt.models.dgcnn import DGCNN
 from owttt.models.resnet import BasicBlock, Bottleneck, ResNet, cifar_resnet
+from owttt.models.vit import ViT
 from owttt.names import nearest
 
 TIMM: Final = "timm:"
@@ -18,6 +20,8 @@ NETWORKS: Final[dict[str, tuple[int, Callable[[int, int], nn.Module]]]] = {
     **{f"resnet{depth}": (16, partial(cifar_resnet, depth)) for depth in (20, 26, 32, 56)},
     "resnet18": (64, lambda classes, width: ResNet(BasicBlock, (2, 2, 2, 2), classes, width=width)),
     "resnet50": (64, lambda classes, width: ResNet(Bottleneck, (3, 4, 6, 3), classes, width=width)),
+    "vit": (96, ViT),
+    "dgcnn": (64, lambda classes, width: DGCNN(classes, width, number=20 if width >= 64 else 10)),
     "resnet50-keras": (
         64,
         lambda classes, width: ResNet(Bottleneck, (3, 4, 6, 3), classes, width=width, stem="large", eps=1e-3),

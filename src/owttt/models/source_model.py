@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from owttt.data import cifar
+from owttt.data.cloud_corruptions.points import in_unit_ball
 from owttt.data.dataset import Frame
 from owttt.source import SourceStats
 
@@ -24,7 +25,8 @@ stays below; so do most normalised images, which cannot be told apart from it.""
 class Preprocessing:
     """What a network expects of an RGB image in 0 … 1: `(x·scale − mean) / std`, channels reversed if `bgr`.
 
-    `size` and `resize` frame images of other sizes (see `Frame`); `mean` and `std` are in the network's order.
+    `size` and `resize` frame images of other sizes (see `Frame`); `mean` and `std` are in the network's order. A
+    network that takes clouds says of how many `points` and nothing else: they are brought into the unit ball.
     """
 
     size: int = 32
@@ -33,11 +35,12 @@ class Preprocessing:
     std: tuple[float, ...] = cifar.STD
     scale: float = 1.0
     bgr: bool = False
+    points: int | None = None
 
     @property
     def frame(self) -> Frame:
-        """Return the frame that makes images of this size."""
-        return Frame(self.size, self.resize)
+        """Return the frame that makes images of this size, or clouds of as many points."""
+        return Frame(self.size, self.resize, self.points)
 
     def describe(self) -> dict[str, Any]:
         """Return what `parse` takes; JSON holds it."""
@@ -52,7 +55,7 @@ class Preprocessing:
 
 @final
 class SourceModel(nn.Module):
-    """A network that takes RGB images `(B, 3, H, W)`: uint8, or float in 0 … 1."""
+    """A network that takes RGB images `(B, 3, H, W)`, uint8 or float in 0 … 1; or clouds `(B, P, 3)`."""
 
     mean: Tensor
     std: Tensor
@@ -124,6 +127,8 @@ class SourceModel(nn.Module):
 
     def prepare(self, x: Tensor) -> Tensor:
         """Return what the network itself sees."""
+        if self.preprocessing.points is not None:
+            return self._cloud(x, self.preprocessing.points)
         channels, size = self.mean.shape[1], self.preprocessing.size
         if x.dim() != 4 or x.shape[1] != channels:
             raise ValueError(f"Expected images (B, {channels}, H, W), got {tuple(x.shape)}.")
@@ -144,6 +149,13 @@ class SourceModel(nn.Module):
             x = x.flip(1)
         x = (x * self.preprocessing.scale - self.mean) / self.std
         return x.contiguous(memory_format=self.memory_format)
+
+    def _cloud(self, x: Tensor, points: int) -> Tensor:
+        if x.dim() != 3 or x.shape[2] != 3 or not x.is_floating_point():
+            raise ValueError(f"Expected clouds (B, {points}, 3) in float, got {x.dtype} {tuple(x.shape)}.")
+        if not self.training and x.shape[1] != points:
+            raise ValueError(f"Expected clouds of {points} points, got {x.shape[1]}; use its frame.")
+        return in_unit_ball(x)
 
 
 def _memory_format(network: nn.Module) -> torch.memory_format:

@@ -30,7 +30,9 @@ def markdown(card: Mapping[str, Any]) -> str:
         "## How it was made",
         "",
         *([_origin(card["start"])] if card.get("start") else []),
-        f"SGD, {recipe['epochs']} epochs in batches of {recipe['batch_size']}; rate {recipe['lr']:g} after a warm-up "
+        *([_taught(card)] if card.get("teacher") else []),
+        f"{recipe.get('optimiser', 'sgd').upper()}, {recipe['epochs']} epochs in batches of {recipe['batch_size']}; "
+        f"rate {recipe['lr']:g} after a warm-up "
         f"over {recipe['warmup']:.0%} of the steps, then falling to 0;",
         f"weight decay {recipe['weight_decay']:g}, label smoothing {recipe['label_smoothing']:g}, shifts by up to "
         f"{recipe['pad']} pixels{', flips' if recipe['flip'] else ''}, colours varied by {recipe.get('colour', 0):g};",
@@ -40,6 +42,10 @@ def markdown(card: Mapping[str, Any]) -> str:
         f"{environment['machine']}.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _taught(card: Mapping[str, Any]) -> str:
+    return f"Its teacher was `{card['teacher']}`, whose answers weigh {card['recipe']['distillation']:g}."
 
 
 def _origin(start: Mapping[str, Any]) -> str:

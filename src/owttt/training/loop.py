@@ -1,4 +1,4 @@
-"""Training of source models: SGD with warm-up and linear decay, label smoothing, crops, flips, colours, growing images.
+"""Training of source models: SGD or AdamW with warm-up and linear decay, augmentation, distillation, growing images.
 
 Everything random in an epoch comes from the seed and the epoch's number, and every epoch ends with a checkpoint: a run
 that was killed goes on and ends with the very weights it would have had.
@@ -23,7 +23,8 @@ from owttt.models.source_model import SourceModel
 from owttt.progress import track
 
 KIND: Final = "training checkpoint"
-_MOMENTUM: Final = "momentum."
+_OPTIMIZER: Final = "optimizer."
+OPTIMISERS: Final = ("sgd", "adamw")
 
 
 @final
@@ -31,6 +32,7 @@ _MOMENTUM: Final = "momentum."
 class Recipe:
     """How to train; the defaults are for CIFAR-sized images and networks."""
 
+    optimiser: str = "sgd"
     epochs: int = 40
     batch_size: int = 128
     lr: float = 0.2
@@ -38,6 +40,8 @@ class Recipe:
     momentum: float = 0.9
     warmup: float = 0.15
     """Share of the steps over which the rate rises; afterwards it falls to 0 in a straight line."""
+    distillation: float = 0.5
+    """Weight of what a teacher says against the labels, where there is one."""
     label_smoothing: float = 0.1
     pad: int = 4
     """Pixels by which a crop may be off the middle."""
@@ -52,6 +56,8 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if self.optimiser not in OPTIMISERS:
+            raise ValueError(f"optimiser must be one of {OPTIMISERS}, got {self.optimiser!r}.")
         limits = {
             "epochs": (1, math.inf),
             "batch_size": (2, math.inf),
@@ -60,6 +66,7 @@ class Recipe:
             "momentum": (0, 0.9999),
             "warmup": (0, 0.9999),
             "label_smoothing": (0, 1),
+            "distillation": (0, 1),
             "pad": (0, math.inf),
             "colour": (0, 1),
             "small_until": (0, 1),
@@ -100,10 +107,13 @@ def train(
     recipe: Recipe,
     checkpoint: Path,
     *,
+    teacher: nn.Module | None = None,
     what: Mapping[str, Any] | None = None,
     progress: bool = True,
 ) -> Iterator[Epoch]:
     """Train the model in place and yield after every epoch; goes on from `checkpoint` if that is there.
+
+    A `teacher` of the same classes sees the same images, and the model learns from its answers too.
 
     `data` gives images of the model's size, e.g. `Framed(dataset, model.preprocessing.frame)`. A checkpoint of another
     recipe, of other labels, or with another `what` (anything else that decides the result) is refused.
@@ -116,10 +126,18 @@ def train(
     history = _resume(model, optimizer, checkpoint, settings) if checkpoint.exists() else []
     yield from history
     for number in range(len(history), recipe.epochs):
-        history.append(_epoch(model, optimizer, data, recipe, number, progress))
+        history.append(_epoch(model, optimizer, data, recipe, number, teacher, progress))
         _save(model, optimizer, checkpoint, settings, history)
         yield history[-1]
     model.eval()
+
+
+def varied(samples: Tensor, recipe: Recipe, generator: torch.Generator) -> Tensor:
+    """Return images or clouds as training shows them."""
+    if samples.dim() == 3:
+        return deform(samples, generator)
+    images = augment(samples, recipe, generator)
+    return recolour(images, recipe.colour, generator) if recipe.colour else images
 
 
 def augment(images: Tensor, recipe: Recipe, generator: torch.Generator) -> Tensor:
@@ -135,6 +153,14 @@ def augment(images: Tensor, recipe: Recipe, generator: torch.Generator) -> Tenso
         columns = torch.where(flipped[:, None], columns.flip(1), columns)
     samples = torch.arange(count)[:, None, None]
     return padded.permute(0, 2, 3, 1)[samples, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+
+
+def deform(clouds: Tensor, generator: torch.Generator) -> Tensor:
+    """Return clouds stretched along each axis by U(2/3, 3/2) and shifted by U(−0.2, 0.2), as DGCNN's are."""
+    low, high = 2 / 3, 3 / 2
+    stretch, shift = torch.rand(2, len(clouds), 1, 3, generator=generator)
+    deformed: Tensor = clouds * (low + (high - low) * stretch) + 0.4 * shift - 0.2
+    return deformed
 
 
 def recolour(images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
@@ -158,7 +184,13 @@ def recolour(images: Tensor, strength: float, generator: torch.Generator) -> Ten
 
 
 def _epoch(
-    model: SourceModel, optimizer: torch.optim.Optimizer, data: Dataset, recipe: Recipe, number: int, progress: bool
+    model: SourceModel,
+    optimizer: torch.optim.Optimizer,
+    data: Dataset,
+    recipe: Recipe,
+    number: int,
+    teacher: nn.Module | None,
+    progress: bool,
 ) -> Epoch:
     start = time.perf_counter()
     generator = torch.Generator().manual_seed(recipe.seed * 1_000_003 + number)
@@ -173,12 +205,12 @@ def _epoch(
         for group in optimizer.param_groups:
             group["lr"] = recipe.rate((number * steps + step + 0.5) / (recipe.epochs * steps))
         indices = order[step * recipe.batch_size : (step + 1) * recipe.batch_size]
-        images = augment(data.batch(indices), recipe, generator)
-        if recipe.colour:
-            images = recolour(images, recipe.colour, generator)
+        images = varied(data.batch(indices), recipe, generator)
         labels = data.labels[indices].to(device)
         logits = model(_shrunk(images, recipe.side(number, images.shape[-1])).to(device))
         loss = F.cross_entropy(logits, labels, label_smoothing=recipe.label_smoothing)
+        if teacher is not None:
+            loss = torch.lerp(loss, distillation(logits, teacher, images.to(device)), recipe.distillation)
         optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
         optimizer.step()
@@ -193,17 +225,26 @@ def _epoch(
     )
 
 
+def distillation(logits: Tensor, teacher: nn.Module, images: Tensor) -> Tensor:
+    """Return the cross entropy of a model's answers with its teacher's (Hinton et al., 2015), at temperature 1."""
+    with torch.no_grad():
+        answers = teacher(images).softmax(dim=1)
+    return F.cross_entropy(logits, answers)
+
+
 def _shrunk(images: Tensor, side: int) -> Tensor:
-    if side == images.shape[-1]:
+    if images.dim() != 4 or side == images.shape[-1]:
         return images
     return F.interpolate(images, (side, side), mode="bilinear", antialias=True, align_corners=False)
 
 
-def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.SGD:
-    """SGD with momentum; weights decay, biases and normalisation do not."""
+def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    """Return the optimiser; weights decay, biases and normalisation do not."""
     decayed = [parameter for parameter in model.parameters() if parameter.dim() > 1]
     free = [parameter for parameter in model.parameters() if parameter.dim() <= 1]
     groups = [{"params": decayed, "weight_decay": recipe.weight_decay}, {"params": free, "weight_decay": 0.0}]
+    if recipe.optimiser == "adamw":
+        return torch.optim.AdamW(groups, lr=recipe.lr, betas=(recipe.momentum, 0.99))
     return torch.optim.SGD(groups, lr=recipe.lr, momentum=recipe.momentum, nesterov=recipe.momentum > 0)
 
 
@@ -212,9 +253,9 @@ def _save(
 ) -> None:
     tensors = dict(model.state_dict())
     for name, parameter in model.named_parameters():
-        buffer = optimizer.state[parameter].get("momentum_buffer")
-        if buffer is not None:
-            tensors[_MOMENTUM + name] = buffer
+        for part, value in optimizer.state[parameter].items():
+            if isinstance(value, Tensor):
+                tensors[f"{_OPTIMIZER}{part}.{name}"] = value
     description = {"kind": KIND, "settings": settings, "history": [asdict(epoch) for epoch in history]}
     path.parent.mkdir(parents=True, exist_ok=True)
     storage.write(path, tensors, description)
@@ -229,9 +270,11 @@ def _resume(model: nn.Module, optimizer: torch.optim.Optimizer, path: Path, sett
             f"{path} belongs to a run with other settings ({', '.join(differing)}); delete it, or choose another "
             "folder, or train with the settings it was begun with."
         )
-    momentum = {name.removeprefix(_MOMENTUM): tensors.pop(name) for name in list(tensors) if name.startswith(_MOMENTUM)}
+    kept = {name: tensors.pop(name) for name in list(tensors) if name.startswith(_OPTIMIZER)}
     model.load_state_dict(tensors)
-    for name, parameter in model.named_parameters():
-        if name in momentum:
-            optimizer.state[parameter]["momentum_buffer"] = momentum[name].to(parameter.device)
+    parameters = dict(model.named_parameters())
+    for key, value in kept.items():
+        part, _, name = key.removeprefix(_OPTIMIZER).partition(".")
+        home = value.device if part == "step" else parameters[name].device
+        optimizer.state[parameters[name]][part] = value.to(home)
     return [Epoch(**epoch) for epoch in description["history"]]

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from owttt import models
 from owttt.data import cifar, registry
+from owttt.data.cloud_corruptions import CLOUD_CORRUPTIONS
 from owttt.data.corruptions import COMMON
 from owttt.data.dataset import Dataset, Framed
 from owttt.data.stream_spec import StreamSpec
@@ -45,7 +46,8 @@ class Job:
     """What to train on what; the test set is measured under `severity`, `test_number` images a corruption.
 
     `start` is a model to go on from, of the same network and classes; None begins with random weights. `average` is the
-    share that its weights have in the result: in between both, a network often keeps what either is good at.
+    share that its weights have in the result: in between both, a network often keeps what either is good at. `teacher`
+    is a model of the same classes to learn from.
     """
 
     data: str
@@ -53,10 +55,12 @@ class Job:
     test: str | None = None
     width: int | None = None
     size: int = 32
+    points: int = 256
     recipe: Recipe = field(default_factory=Recipe)
     severity: int = 5
     test_number: int | None = None
     start: str | None = None
+    teacher: str | None = None
     average: float = 0.0
 
     def __post_init__(self) -> None:
@@ -72,7 +76,11 @@ class Job:
             "network": self.network,
             "width": self.width,
             "preprocessing": json.loads(json.dumps(model.preprocessing.describe())),
-        } | ({"start": fingerprint(model)} if self.start else {})
+        } | self._others(model)
+
+    def _others(self, model: SourceModel) -> dict[str, str]:
+        others = {"start": fingerprint(model)} if self.start else {}
+        return others | ({"teacher": fingerprint(models.load(self.teacher))} if self.teacher else {})
 
 
 def train_source(job: Job, out: Path, *, root: Path | None = None, tell: Callable[[str], None] = print) -> SourceModel:
@@ -84,7 +92,8 @@ def train_source(job: Job, out: Path, *, root: Path | None = None, tell: Callabl
     tests = streams_to_test(job, model, data, root)
     images = Framed(data, model.preprocessing.frame)
     history = []
-    for epoch in train(model, images, job.recipe, out / CHECKPOINT, what=job.identity(model)):
+    teacher = _teacher(job.teacher, model) if job.teacher else None
+    for epoch in train(model, images, job.recipe, out / CHECKPOINT, teacher=teacher, what=job.identity(model)):
         tell(
             f"epoch {epoch.number:3} of {job.recipe.epochs}: loss {epoch.loss:.3f}, "
             f"{epoch.accuracy:.1f} % on augmented training images, {epoch.seconds:.0f} s"
@@ -112,10 +121,16 @@ def streams_to_test(job: Job, model: SourceModel, data: Dataset, root: Path | No
             f"{job.data} has no test images of its own; name some with --test. (A folder may have train/ and test/, an "
             "npz file x_train, y_train, x_test and y_test.)"
         )
-    framed = Framed(test, model.preprocessing.frame)
+    clouds = is_cloud(test)
+    looks = CLOUD_CORRUPTIONS if clouds else COMMON
+    known = test if clouds else Framed(test, model.preprocessing.frame)
+    frame = model.preprocessing.frame
     whole = StreamSpec(known=job.test or job.data, severity=job.severity)
-    specs = {"clean": whole} | {name: replace(whole, corruptions=(name,), number=job.test_number) for name in COMMON}
-    return {name: Stream(spec, known=framed, classes=model.classes, names=model.names) for name, spec in specs.items()}
+    specs = {"clean": whole} | {name: replace(whole, corruptions=(name,), number=job.test_number) for name in looks}
+    return {
+        name: Stream(spec, frame=frame, known=known, classes=model.classes, names=model.names)
+        for name, spec in specs.items()
+    }
 
 
 def make_model(job: Job, data: Dataset) -> SourceModel:
@@ -126,11 +141,26 @@ def make_model(job: Job, data: Dataset) -> SourceModel:
     if job.network.startswith(TIMM):
         settings = getattr(network, "default_cfg", {})
         mean, std = settings.get("mean", mean), settings.get("std", std)
-    preprocessing = Preprocessing(job.size, None, tuple(mean), tuple(std))
+    if is_cloud(data):
+        preprocessing = Preprocessing(points=job.points)
+    else:
+        preprocessing = Preprocessing(job.size, None, tuple(mean), tuple(std))
     model = SourceModel(network, preprocessing, data.classes, data.names)
     if job.start is not None:
         _begin_with(model, job.start)
     return model
+
+
+def is_cloud(data: Dataset) -> bool:
+    """Whether a data set's samples are clouds."""
+    return data.sample(0).dim() == 2
+
+
+def _teacher(name: str, model: SourceModel) -> SourceModel:
+    teacher = models.load(name)
+    if teacher.classes != model.classes:
+        raise ValueError(f"{name} knows other classes than the data has; --teacher takes a model of the same ones.")
+    return teacher
 
 
 def _begin_with(model: SourceModel, start: str) -> None:
@@ -163,6 +193,7 @@ def measure(model: SourceModel, job: Job, history: list[Epoch], tests: Mapping[s
         "corrupted": percent,
         "corrupted_mean": round(sum(percent.values()) / len(percent), 2),
         "severity": job.severity,
+        "teacher": Path(job.teacher).name if job.teacher else None,
         "start": _origin(job.start, job.average) if job.start else None,
         "recipe": asdict(job.recipe),
         "history": [asdict(epoch) for epoch in history],
@@ -218,7 +249,8 @@ def accuracy(model: nn.Module, stream: Iterable[tuple[Tensor, Tensor]]) -> float
 
 
 def batches(data: Dataset, size: int = 250) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield a data set as floats in 0 … 1 with labels, in order."""
+    """Yield a data set as floats with labels, in order; images in 0 … 1."""
     for start in range(0, len(data), size):
         indices = torch.arange(start, min(start + size, len(data)))
-        yield data.batch(indices).float() / 255, data.labels[indices]
+        samples = data.batch(indices)
+        yield samples.float() / 255 if samples.dtype == torch.uint8 else samples.float(), data.labels[indices]
