@@ -17,6 +17,7 @@ from typing import Any
 from rich.console import Console
 
 from owttt import METHODS, data, models
+from owttt.allocator import keep_freed_memory
 from owttt.bench.figures import overview
 from owttt.bench.run import make_adapter, make_stream, record, steps
 from owttt.bench.spec import RunSpec
@@ -32,6 +33,7 @@ def main(arguments: list[str] | None = None) -> dict[str, dict[str, Any]]:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("out/demo"))
     chosen = parser.parse_args(arguments)
+    keep_freed_memory()
     console = Console()
     try:
         for name in ("cifar10", "mnist"):

@@ -16,6 +16,7 @@ import torch
 from filelock import FileLock
 
 from owttt.adapter import Adapter
+from owttt.allocator import keep_freed_memory
 from owttt.bench.grid import PAPER_NUMBER
 from owttt.bench.results import ALGORITHM, Results
 from owttt.bench.run import load_model, make_adapter, make_stream, record, source_of, steps
@@ -69,11 +70,16 @@ def execute(specs: Sequence[RunSpec], folder: Path, *, jobs: int = 1, work: Work
         yield from (_one(spec, folder, work) for spec in specs)
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, context, initializer=torch.set_num_threads, initargs=(threads,)) as pool:
+    with ProcessPoolExecutor(jobs, context, initializer=_prepare_process, initargs=(threads,)) as pool:
         futures = {pool.submit(_one, spec, folder, work): spec for spec in specs}
         for future in as_completed(futures):
             error = future.exception()
             yield Done(futures[future], None, f"{type(error).__name__}: {error}") if error else future.result()
+
+
+def _prepare_process(threads: int) -> None:
+    torch.set_num_threads(threads)
+    keep_freed_memory()
 
 
 def _one(spec: RunSpec, folder: Path, work: Work) -> Done:

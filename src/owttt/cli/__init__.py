@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from owttt.allocator import keep_freed_memory
 from owttt.cli import bench, data, listing, report, run, sheet, train
 
 
@@ -26,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    keep_freed_memory()
     try:
         chosen.command(chosen)
     except (ValueError, TypeError, IndexError, OSError, ImportError) as error:
