@@ -273,6 +273,11 @@ def decode(encoded: bytes | Path, name: str) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
 
 
+def as_float(samples: Tensor) -> Tensor:
+    """Return images of whole pixels in 0 … 1, and everything else as float32."""
+    return samples.float() / 255 if samples.dtype == torch.uint8 else samples.float()
+
+
 def numbered(labels: Array) -> list[str]:
     """Return names for classes that have none: their numbers."""
     return [str(number) for number in range(max(np.asarray(labels).astype(np.int64).tolist(), default=-1) + 1)]

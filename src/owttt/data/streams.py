@@ -22,7 +22,7 @@ from owttt.data import registry
 from owttt.data.classes import align, without_known
 from owttt.data.cloud_corruptions import CLOUD_CORRUPTIONS, corrupt_clouds
 from owttt.data.corruptions import corrupt, frost_from_folder, synthetic_frost
-from owttt.data.dataset import Dataset, Frame
+from owttt.data.dataset import Dataset, Frame, as_float
 from owttt.data.plan import Ints, plan
 from owttt.data.stream_spec import StreamSpec
 from owttt.storage import digest
@@ -167,4 +167,4 @@ class Stream:
         samples = dataset.batch(chosen, self.frame)
         if name:
             samples = corrupt(samples, name, severity, indices=dataset.numbers(chosen).tolist(), frost=self.ice)
-        return samples.float() / 255 if samples.dtype == torch.uint8 else samples.float()
+        return as_float(samples)

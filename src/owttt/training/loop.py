@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from owttt import storage
-from owttt.data.dataset import Dataset
+from owttt.data.dataset import Dataset, as_float
 from owttt.models.source_model import SourceModel
 from owttt.progress import track
 
@@ -169,7 +169,7 @@ def recolour(images: Tensor, strength: float, generator: torch.Generator) -> Ten
     The factors are uniform in 1 ± 0.5, ± 0.7 and ± 1 times the strength, as in contrastive learning (SimCLR, Chen et
     al., 2020); a share of 0.15 times the strength becomes grey.
     """
-    x = images.float() / 255 if images.dtype == torch.uint8 else images
+    x = as_float(images)
 
     def factor(spread: float) -> Tensor:
         return 1 + strength * spread * (2 * torch.rand(len(x), 1, 1, 1, generator=generator) - 1)

@@ -16,7 +16,7 @@ from owttt import models
 from owttt.data import cifar, registry
 from owttt.data.cloud_corruptions import CLOUD_CORRUPTIONS
 from owttt.data.corruptions import COMMON
-from owttt.data.dataset import Dataset, Framed
+from owttt.data.dataset import Dataset, Framed, as_float
 from owttt.data.stream_spec import StreamSpec
 from owttt.data.streams import Stream
 from owttt.models.networks import TIMM, build
@@ -252,5 +252,4 @@ def batches(data: Dataset, size: int = 250) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield a data set as floats with labels, in order; images in 0 … 1."""
     for start in range(0, len(data), size):
         indices = torch.arange(start, min(start + size, len(data)))
-        samples = data.batch(indices)
-        yield samples.float() / 255 if samples.dtype == torch.uint8 else samples.float(), data.labels[indices]
+        yield as_float(data.batch(indices)), data.labels[indices]
