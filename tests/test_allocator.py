@@ -33,4 +33,6 @@ def test_freed_memory_is_not_faulted_in_again():
         )
         for keep in (False, True)
     ]
+    if faults[0] == 0:
+        pytest.skip("this kernel counts no page faults")
     assert faults[1] < faults[0] / 10
