@@ -254,6 +254,9 @@ def test_a_network_of_clouds_from_voxels_to_a_folder(tmp_path):
     made = train_source(task, tmp_path / "out", tell=lambda _: None)
     assert made.card["clean"] > 80
     assert list(made.card["corrupted"]) == list(CLOUD_CORRUPTIONS)
+    page = (tmp_path / "out" / "README.md").read_text()
+    assert page.startswith("# dgcnn, 2 classes, 32 points")
+    assert "image" not in page
     words = [
         "run",
         "--model",

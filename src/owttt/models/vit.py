@@ -1,7 +1,7 @@
 """A small vision transformer (Dosovitskiy et al., ICLR 2021) with a convolutional stem (Xiao et al., NeurIPS 2021).
 
-For 32-pixel images and no batch norm: two strided convolutions make 64 tokens, blocks with pre-norm attention, the mean
-of the tokens is the feature vector before `head`.
+For 32-pixel images and no batch norm: three convolutions, two of them strided, make 64 tokens, blocks with pre-norm
+attention, the mean of the tokens is the feature vector before `head`.
 """
 
 from __future__ import annotations
@@ -46,12 +46,16 @@ class Block(nn.Module):
 class ViT(nn.Module):
     """Stem, blocks, mean of the tokens, head; images may be smaller than `size` while it trains."""
 
-    def __init__(self, num_classes: int, width: int = 128, depth: int = 6, size: int = 32) -> None:
+    def __init__(self, num_classes: int, width: int = 128, depth: int = 5, size: int = 32) -> None:
         super().__init__()
         if width % 32:
             raise ValueError(f"A transformer's width is a multiple of 32, the width of a head; got {width}.")
         self.stem = nn.Sequential(
-            nn.Conv2d(3, width // 4, 3, 2, 1), nn.GELU(), nn.Conv2d(width // 4, width, 3, 2, 1), nn.GELU()
+            nn.Conv2d(3, width // 4, 3, 1, 1),
+            nn.GELU(),
+            nn.Conv2d(width // 4, width // 2, 3, 2, 1),
+            nn.GELU(),
+            nn.Conv2d(width // 2, width, 3, 2, 1),
         )
         self.position = nn.Parameter(torch.zeros(1, width, size // 4, size // 4))
         nn.init.trunc_normal_(self.position, std=0.02)

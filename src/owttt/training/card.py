@@ -11,37 +11,47 @@ def markdown(card: Mapping[str, Any]) -> str:
     """Return a card in Markdown."""
     recipe, environment = card["recipe"], card["environment"]
     minutes = sum(epoch["seconds"] for epoch in card["history"]) / 60
-    mean = f"mean of the 15 corruptions, severity {card['severity']} ({card['corrupted_images']:,} images each)"
+    clouds = card.get("points") is not None
+    samples, size = ("clouds", f"{card['points']} points") if clouds else ("images", f"{card['size']} px")
+    mean = f"mean of the 15 corruptions, severity {card['severity']} ({card['corrupted_images']:,} {samples} each)"
     lines = [
-        f"# {card['network']}, {card['classes']} classes, {card['size']} px",
+        f"# {card['network']}, {card['classes']} classes, {size}",
         "",
         f"Trained on `{card['trained_on']}`, tested on `{card['tested_on']}`, {card['date']}. "
         f"{card['parameters']:,} parameters.",
-        "It takes RGB images, uint8 or float in 0 … 1; normalisation is inside.",
+        "It takes clouds (B, P, 3), brings them into the unit ball and thins out those of more points."
+        if clouds
+        else "It takes RGB images, uint8 or float in 0 … 1; normalisation is inside.",
         "",
-        "| test images | accuracy (%) |",
+        f"| test {samples} | accuracy (%) |",
         "|---|---|",
-        f"| clean ({card['test_images']:,} images) | {card['clean']:.2f} |",
+        f"| clean ({card['test_images']:,} {samples}) | {card['clean']:.2f} |",
         f"| {mean} | {card['corrupted_mean']:.2f} |",
         *(f"| {name} | {percent:.2f} |" for name, percent in card["corrupted"].items()),
         "",
-        "The corruptions are this library's own, of the published constants; frost overlays are synthetic.",
+        "The corruptions are this library's own, of the published constants"
+        + (" (docs/clouds.md)." if clouds else "; frost overlays are synthetic."),
         "",
         "## How it was made",
         "",
         *([_origin(card["start"])] if card.get("start") else []),
         *([_taught(card)] if card.get("teacher") else []),
         f"{recipe.get('optimiser', 'sgd').upper()}, {recipe['epochs']} epochs in batches of {recipe['batch_size']}; "
-        f"rate {recipe['lr']:g} after a warm-up "
-        f"over {recipe['warmup']:.0%} of the steps, then falling to 0;",
-        f"weight decay {recipe['weight_decay']:g}, label smoothing {recipe['label_smoothing']:g}, shifts by up to "
-        f"{recipe['pad']} pixels{', flips' if recipe['flip'] else ''}, colours varied by {recipe.get('colour', 0):g};",
-        f"the first {recipe['small_until']:.0%} of the epochs on images of {recipe['small_size']:.0%} of the side. "
-        f"Seed {recipe['seed']}, {minutes:.0f} minutes.",
-        f"owttt {environment['owttt']}, torch {environment['torch']}, {environment['threads']} thread(s), "
-        f"{environment['machine']}.",
+        f"rate {recipe['lr']:g} after a warm-up over {recipe['warmup']:.0%} of the steps, then falling to 0; "
+        f"weight decay {recipe['weight_decay']:g}, label smoothing {recipe['label_smoothing']:g};",
+        "clouds are stretched along each axis and shifted." if clouds else _shown(recipe),
+        f"Seed {recipe['seed']}, {minutes:.0f} minutes. owttt {environment['owttt']}, torch {environment['torch']}, "
+        f"{environment['threads']} thread(s), {environment['machine']}.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _shown(recipe: Mapping[str, Any]) -> str:
+    return (
+        f"shifts by up to {recipe['pad']} pixels{', flips' if recipe['flip'] else ''}, colours varied by "
+        f"{recipe.get('colour', 0):g}; the first {recipe['small_until']:.0%} of the epochs on images of "
+        f"{recipe['small_size']:.0%} of the side."
+    )
 
 
 def _taught(card: Mapping[str, Any]) -> str:
