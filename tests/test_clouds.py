@@ -1,16 +1,20 @@
 """Corruptions of clouds: literal loops, the same for a cloud everywhere; clouds of voxels and of digits."""
 
 import math
+import re
 
 import numpy as np
 import pytest
 import torch
 
+from owttt.bench.report.looks import looks
 from owttt.data.cloud_corruptions import CLOUD_CONSTANTS, CLOUD_CORRUPTIONS, corrupt_clouds
 from owttt.data.cloud_corruptions.points import in_unit_ball
 from owttt.data.cloud_corruptions.view import visible
 from owttt.data.corruptions.randomness import Randomness
 from owttt.data.dataset import ArrayImages, Frame
+from owttt.data.registry import load
+from owttt.data.solids import SOLIDS
 from owttt.data.voxels import DigitClouds, VoxelClouds, surface
 
 
@@ -180,3 +184,32 @@ def test_a_frame_gives_clouds_their_number_of_points():
     assert torch.equal(few, Frame(points=30)(clouds))
     many = Frame(points=250)(clouds)
     assert torch.equal(many[:, 100:200], clouds)
+
+
+def test_solids_are_made_of_their_number():
+    solids = load("solids")
+    assert [solids.classes[label] for label in solids.labels[:8]] == [*SOLIDS, "ball"]
+    clouds = solids.batch(range(len(SOLIDS)), Frame(points=256))
+    assert clouds.shape == (len(SOLIDS), 256, 3)
+    assert torch.equal(clouds[3], solids.batch([3], Frame(points=256))[0])
+    assert not torch.equal(solids.sample(0), solids.sample(len(SOLIDS))), "each is squeezed in its own way"
+    ticks = np.linspace(-0.99, 0.99, 60)
+    x, y, z = np.meshgrid(ticks, ticks, ticks, indexing="ij")
+    shares = {name: inside(x, y, z).mean() * 8 for name, inside in SOLIDS.items()}
+    assert shares["ball"] == pytest.approx(4 / 3 * math.pi, rel=0.05)
+    assert shares["box"] == pytest.approx(8, rel=0.05)
+    assert shares["cylinder"] == pytest.approx(2 * math.pi, rel=0.05)
+    assert shares["cone"] == pytest.approx(2 / 3 * math.pi, rel=0.05)
+    assert shares["torus"] == pytest.approx(2 * math.pi**2 * 0.7 * 0.3**2, rel=0.05)
+    assert shares["table"] == pytest.approx(1 + 4 * 0.3**2 * 1.75, rel=0.1)
+    assert shares["chair"] == pytest.approx(4 * 0.3 + 4 * 0.3**2 * 0.8 + 2 * 0.25 * 0.9, rel=0.1)
+
+
+def test_a_page_of_clouds_shows_their_corruptions():
+    def run(*corruptions):
+        return {"spec": {"stream": {"corruptions": corruptions, "severity": 4}}}
+
+    assert looks([run(), run("snow")]) == ""
+    shown = looks([run("lidar"), run("lidar"), run("shear", "distortion_rbf")])
+    assert re.findall("<figcaption>(.*?)</figcaption>", shown) == ["clean", "lidar 4", "shear 4", "distortion rbf 4"]
+    assert shown.count("<img") == 12

@@ -9,9 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from owttt.cli.arguments import Commands
-from owttt.data.catalogue import catalogue, data_root, find
+from owttt.data.catalogue import COMPUTED, catalogue, data_root, find
 from owttt.data.fetch import get
-from owttt.data.noise import NOISE
 
 
 def add(commands: Commands) -> None:
@@ -59,8 +58,8 @@ def catalogue_table(root: Path) -> Table:
         present = "[green]yes[/]" if not entry.missing(root) else "no"
         table.add_row(name, f"{entry.megabytes:,}", present, entry.about)
         table.add_row("", "", "", f"[dim]{entry.licence} · {sources}[/]")
-    for name, about in NOISE.items():
-        table.add_row(name, "0", "[green]yes[/]", about)
+    for name, about in COMPUTED.items():
+        table.add_row(name, "0", "computed", about)
     return table
 
 

@@ -10,10 +10,9 @@ from rich.table import Table
 
 from owttt import models
 from owttt.cli.arguments import Commands
-from owttt.data.catalogue import catalogue, data_root
+from owttt.data.catalogue import COMPUTED, catalogue, data_root
 from owttt.data.cloud_corruptions import CLOUD_CORRUPTIONS
 from owttt.data.corruptions import COMMON, EXTRA
-from owttt.data.noise import NOISE
 from owttt.methods import METHODS
 from owttt.models.package import CARD, read_card
 
@@ -37,7 +36,7 @@ def show(chosen: argparse.Namespace) -> None:
         ("networks", [*models.NETWORKS, "timm:<name>"]),
         ("corruptions of images", [*COMMON, *EXTRA]),
         ("corruptions of clouds", list(CLOUD_CORRUPTIONS)),
-        ("data here", [*here, *NOISE, "npz:<path>", "folder:<path>", "h5:<path>"]),
+        ("data here", [*here, *COMPUTED, "npz:<path>", "folder:<path>", "h5:<path>"]),
         ("data elsewhere", [*away, "(see `owttt data list`)"]),
     ):
         console.print(f"[bold]{title}[/]  {', '.join(entries)}", highlight=False)

@@ -41,7 +41,7 @@ def command(chosen: argparse.Namespace) -> None:
     if not all(0 <= index < len(data) for index in chosen.index):
         raise ValueError(f"{chosen.data} has images 0 … {len(data) - 1}, got {chosen.index}.")
     content = io.BytesIO()
-    sheet(data.batch(chosen.index, Frame(chosen.size)), chosen.index, chosen.zoom).save(content, "PNG")
+    sheet(data.batch(chosen.index, Frame(chosen.size)), chosen.index, chosen.zoom).save(content, "PNG", optimize=True)
     write_bytes(path, content.getvalue())
     Console().print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)
 
@@ -62,4 +62,4 @@ def sheet(samples: Tensor, numbers: list[int], zoom: int) -> Image.Image:
             tile = Image.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
             tile = tile.resize((side, side), Image.Resampling.NEAREST)
             canvas.paste(tile, (LABEL_WIDTH + column * (side + GAP), top))
-    return canvas
+    return canvas.quantize(64) if clouds else canvas

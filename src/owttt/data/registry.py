@@ -12,6 +12,7 @@ from owttt.data.cloud_corruptions import CLOUD_CORRUPTIONS
 from owttt.data.corruptions import CORRUPTIONS
 from owttt.data.dataset import Dataset
 from owttt.data.noise import NOISE, Noise
+from owttt.data.solids import Solids
 from owttt.data.voxels import DigitClouds
 from owttt.names import nearest
 
@@ -37,7 +38,7 @@ CORRUPTED: Final[dict[str, Callable[[Path, str, int], Dataset]]] = {
     "imagenet-c": corrupted.imagenet_c,
     "modelnet40-c": clouds.modelnet40_c,
 }
-CLOUDS: Final = frozenset({"modelnet40", "modelnet40-c", "3d-mnist", "mnist-clouds"})
+CLOUDS: Final = frozenset({"modelnet40", "modelnet40-c", "3d-mnist", "mnist-clouds", "solids"})
 PATHS: Final[dict[str, Callable[[Path, str], Dataset]]] = {
     "npz": npz.npz,
     "folder": folders.own_folder,
@@ -69,6 +70,8 @@ def load(
         return _open_path(form, _found(Path(path).expanduser(), root), split)
     if name in NOISE:
         return Noise(name)
+    if name == "solids":
+        return Solids()
     if name in DERIVED:
         origin, make = DERIVED[name]
         return make(load(origin, split, root=root))

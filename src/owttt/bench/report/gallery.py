@@ -85,16 +85,18 @@ def _verdicts(spec: RunSpec, run: Record) -> str:
 
 
 def _picture(x: Tensor, example: Record, names: Sequence[str]) -> str:
+    truth, answer = (_class(example[key], names) for key in ("label", "predicted"))
+    said = truth if truth == answer else f"{truth} → {answer}"
+    return f"<figure>{embedded(x, said)}<figcaption>{example['score']:.2f}<br>{html.escape(said)}</figcaption></figure>"
+
+
+def embedded(x: Tensor, description: str) -> str:
+    """Return an image in 0 … 1 or a cloud as a picture within the page."""
     pixels = picture(x) if x.dim() == 2 else x.mul(255).round().clamp(0, 255).byte()
     file = io.BytesIO()
     Image.fromarray(pixels.permute(1, 2, 0).contiguous().numpy()).save(file, "png", optimize=True)
     source = base64.b64encode(file.getvalue()).decode()
-    truth, answer = (_class(example[key], names) for key in ("label", "predicted"))
-    said = truth if truth == answer else f"{truth} → {answer}"
-    return (
-        f'<figure><img alt="{html.escape(said)}" src="data:image/png;base64,{source}">'
-        f"<figcaption>{example['score']:.2f}<br>{html.escape(said)}</figcaption></figure>"
-    )
+    return f'<img alt="{html.escape(description)}" src="data:image/png;base64,{source}">'
 
 
 def _class(label: int, names: Sequence[str]) -> str:

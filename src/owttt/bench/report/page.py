@@ -11,10 +11,12 @@ from typing import Any, Final
 from owttt.bench.colours import COLOURS
 from owttt.bench.manifest import Record, manifests, records
 from owttt.bench.report.gallery import gallery
+from owttt.bench.report.looks import looks
 from owttt.bench.report.sections import SHOWN, look_of, section
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 """What the page may load: only what it holds."""
+LOOKS_LINK: Final = '<a href="#looks">Corruptions</a>'
 GALLERY_LINK: Final = '<a href="#gallery">Gallery</a>'
 
 
@@ -28,15 +30,17 @@ def render(folder: Path, title: str, pictures_of: Collection[str] = ()) -> str:
         f'<a href="#{html.escape(name)}" title="{html.escape(manifest["title"])}">{html.escape(manifest["label"])}</a>'
         for name, manifest, _ in tables
     )
-    shown = gallery([run for _, _, runs in tables for run in runs], pictures_of)
+    everything = [run for _, _, runs in tables for run in runs]
+    shown, seen = gallery(everything, pictures_of), looks(everything)
     body = [
         f"<h1>{html.escape(title)}</h1>",
         f"<p class=muted>{html.escape(_about(manifest for _, manifest, _ in tables))}</p>",
-        f"<nav>{links}{GALLERY_LINK if shown else ''}</nav>",
+        f"<nav>{links}{LOOKS_LINK if seen else ''}{GALLERY_LINK if shown else ''}</nav>",
         *(
             section(number, name, manifest, runs, folder / "figures")
             for number, (name, manifest, runs) in enumerate(tables)
         ),
+        seen,
         shown,
     ]
     viewed = [[] if manifest["draw"] else runs for _, manifest, runs in tables]
