@@ -207,6 +207,16 @@ def test_presets_are_the_paper_s():
     assert PRESETS["modelnet40-c"].options["owttt"]["pool_score"]
 
 
+def test_a_method_that_scores_by_itself_takes_no_other_score():
+    world = make_world()
+    model, source = world.model, world.source
+    with pytest.raises(ValueError, match=r"scores by itself \(pool\); score='energy' has no effect"):
+        wrap(model, "owttt", source=source, preset="modelnet40-c", score="energy")
+    assert wrap(model, "owttt", source=source, preset="modelnet40-c").config["score"] == "pool"
+    plain = wrap(model, "owttt", source=source, preset="modelnet40-c", pool_score=False, score="energy")
+    assert plain.config["score"] == "energy"
+
+
 def test_thresholds_by_name_number_pair_and_callable():
     scores = torch.tensor([0.1, 0.1, 0.8])
     for given, expected in [

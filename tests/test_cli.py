@@ -218,6 +218,7 @@ def test_presets_follow_the_paper():
     assert paper_preset("cifar10-resnet26", "cifar10-c") == "cifar10-c"
     assert paper_preset("tinyimagenet100-resnet26", "npz:val.npz") == "cifar100-c"
     assert paper_preset("imagenet-resnet50", "imagenet-r") == "imagenet-r"
+    assert paper_preset("runs/modelnet10-dgcnn", "npz:mine.npz") == "modelnet40-c"
     assert paper_preset("mine", "npz:mine.npz") is None
 
 

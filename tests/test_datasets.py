@@ -191,6 +191,11 @@ def test_clouds(tmp_path):
     assert data.classes == ("airplane", "bathtub", "bed")
     assert (data.batch([1, 4]).numpy() == clouds[[1, 1]]).all()
     assert len(load(f"h5:{folder / 'ply_data_test0.h5'}")) == 3
+    assert data.upright == data.subset([0]).upright == 1, "in these files y is vertical"
+    with h5py.File(tmp_path / "turned.h5", "w") as file:
+        file["data"], file["label"] = clouds.transpose(0, 2, 1), np.zeros(3)
+    with pytest.raises(ValueError, match=r"data must be clouds \(N, P, 3\).*got \(3, 3, 2048\)"):
+        load(f"h5:{tmp_path / 'turned.h5'}")
 
     (tmp_path / "modelnet40_c").mkdir()
     np.save(tmp_path / "modelnet40_c" / "data_shear_4.npy", clouds.astype(np.float64))
@@ -239,6 +244,18 @@ def test_a_relative_path_is_found_in_the_data_root(tmp_path, monkeypatch):
     assert len(load("npz:mine.npz", root=tmp_path)) == 3, "the working folder comes first"
     with pytest.raises(FileNotFoundError, match=r"^gone\.npz: no such file"):
         load("npz:gone.npz", root=tmp_path)
+
+
+def test_solid_shapes_in_npz(tmp_path):
+    path = tmp_path / "shapes.npz"
+    grids = np.ones((4, 9, 9, 9), np.uint8)
+    np.savez(path, x=grids, y=[0, 1, 0, 1], names=["box", "case"], wnids=["n1", "n2"])
+    data = load(f"npz:{path}")
+    assert data.sample(0).shape == (1024, 3)
+    assert (data.classes, data.names) == (("n1", "n2"), ("box", "case"))
+    np.savez(path, x=grids, y=[0, 1, 0])
+    with pytest.raises(ValueError, match="4 samples but 3 labels"):
+        load(f"npz:{path}")
 
 
 def test_npz(tmp_path):

@@ -103,6 +103,15 @@ def test_owttt_without_batch_norm_on_signed_features(order):
 
 
 @pytest.mark.parametrize("order", ORDERS)
+def test_scores_by_the_pool_on_signed_features(order):
+    world = make_world(norm=False, signed=True)
+    options = {"pool_score": True, "pool_momentum": 0.1}
+    _, adapter = compare("owttt", reference.OWTTT, order=order, world=world, method_options=options)
+    assert adapter.method.pool.count
+    assert adapter.config["score"] == "pool"
+
+
+@pytest.mark.parametrize("order", ORDERS)
 def test_owttt_in_batches_of_a_few(order):
     compare("owttt", reference.OWTTT, order=order, world=make_world(batch=5))
 

@@ -309,5 +309,8 @@ def test_clouds_are_corrupted_before_they_are_thinned_out(tmp_path):
     (place,) = np.flatnonzero((made.plan.part == 0) & (made.plan.index == 3))
     whole = corrupt_clouds(made.known[0].batch([3]), "cutout", 5, indices=[3])
     assert torch.equal(x[place], Frame(points=50)(whole)[0])
+    every = Stream(replace(spec, corruptions=("all",)), frame=Frame(points=50), root=tmp_path)
+    assert every.spec.corruptions == CLOUD_CORRUPTIONS
+    assert StreamSpec(known="h5:mine.h5", corruptions=("all",)).corruptions == CLOUD_CORRUPTIONS
     with pytest.raises(ValueError, match=r"fog cannot be done to torch\.float32"):
         Stream(replace(spec, corruptions=("fog",)), frame=Frame(points=50), root=tmp_path)

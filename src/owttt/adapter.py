@@ -70,6 +70,11 @@ def wrap(
             "dtype or a wrapper around it makes it another model."
         )
     unbound = _make(method, preset, options)
+    if unbound.own_score and score != "cosine":
+        raise ValueError(
+            f"With these options {unbound.name!r} scores by itself ({unbound.own_score}); score={score!r} has no "
+            "effect; leave it out, or turn that off (pool_score=False)."
+        )
     scoring = as_score(score)
     rule = as_threshold(threshold, unit=is_unit(scoring))
     network = same_features(copy.deepcopy(model), source.feature_point, source.info.head, features)
@@ -175,7 +180,7 @@ class Adapter(nn.Module):
             "options": self.method.options(),
             "order": self.order,
             "protocol": PROTOCOLS[self.order],
-            "score": _name(self.detector.score),
+            "score": self.method.own_score or _name(self.detector.score),
             "threshold": _name(self.detector.threshold),
             "window": self.detector.window.capacity,
             "classifier": self.classifier,
@@ -204,8 +209,9 @@ class Adapter(nn.Module):
 
     def _scores(self, out: Forward, detector: Detector) -> Tensor:
         """Return a batch's scores: the method's own, if it has some, or the detector's."""
-        own = self.method.score(out)
-        return detector.scores(out, self.method.source) if own is None else detector.checked(own, out)
+        if self.method.own_score:
+            return detector.checked(self.method.score(out), out)
+        return detector.scores(out, self.method.source)
 
     @torch.no_grad()
     def _prediction(self, out: Forward, verdict: Verdict) -> Prediction:

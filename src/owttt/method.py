@@ -74,10 +74,14 @@ class Method(nn.Module, ABC):
         out: Forward = self.network(x)
         return out
 
-    def score(self, out: Forward) -> Tensor | None:
-        """Return scores `(B,)` of the method's own, high = unknown; None leaves them to the adapter's detector."""
-        del out
-        return None
+    @property
+    def own_score(self) -> str:
+        """The name of the score in 0 … 1 that the method gives itself, empty if it leaves that to the detector."""
+        return ""
+
+    def score(self, out: Forward) -> Tensor:
+        """Return the method's own scores `(B,)`, high = unknown, where `own_score` names them."""
+        raise NotImplementedError(f"{type(self).__name__} has no score of its own.")
 
     @abstractmethod
     def adapt(self, x: Tensor, out: Forward, verdict: Verdict) -> None:

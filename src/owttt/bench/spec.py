@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import PurePath
 from typing import Any, Final, final
 
 from owttt.data.stream_spec import StreamSpec
@@ -74,7 +75,8 @@ def paper_preset(model: str, known: str) -> str | None:
     """Return the preset a model and a known set belong to."""
     if known in PRESETS:
         return known
-    by_model = (preset for prefix, preset in PRESET_OF_MODEL.items() if model.startswith(prefix))
+    name = PurePath(model).name
+    by_model = (preset for prefix, preset in PRESET_OF_MODEL.items() if name.startswith(prefix))
     return PRESET_OF_DATA.get(known) or next(by_model, None)
 
 

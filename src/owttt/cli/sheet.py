@@ -40,8 +40,11 @@ def command(chosen: argparse.Namespace) -> None:
     data = registry.load(chosen.data)
     if not all(0 <= index < len(data) for index in chosen.index):
         raise ValueError(f"{chosen.data} has images 0 … {len(data) - 1}, got {chosen.index}.")
+    samples = data.batch(chosen.index, Frame(chosen.size))
+    if samples.dim() == 3:
+        samples = samples.roll(2 - data.upright, dims=2)
     content = io.BytesIO()
-    sheet(data.batch(chosen.index, Frame(chosen.size)), chosen.index, chosen.zoom).save(content, "PNG", optimize=True)
+    sheet(samples, chosen.index, chosen.zoom).save(content, "PNG", optimize=True)
     write_bytes(path, content.getvalue())
     Console().print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)
 

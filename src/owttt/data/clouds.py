@@ -1,4 +1,4 @@
-"""Point clouds: ModelNet40 and ShapeNet-style h5, ModelNet40-C npy, 3D-MNIST h5."""
+"""Point clouds: ModelNet40 and ShapeNet-style h5, ModelNet40-C npy (in these y is upright), 3D-MNIST h5."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from owttt.data.cloud_corruptions.points import evenly, in_unit_ball
 from owttt.data.corrupted import read_npy
 from owttt.data.dataset import Array, ArrayImages, Dataset, existing, numbered
 from owttt.data.optional import require
@@ -21,7 +22,7 @@ def modelnet40(root: Path, split: str) -> ArrayImages:
     parts = [read_h5(folder / Path(name).name) for name in names]
     points, marks = zip(*parts, strict=True)
     labels = np.concatenate(marks)
-    return ArrayImages(points, labels, _shape_names(folder, numbered(labels)))
+    return ArrayImages(points, labels, _shape_names(folder, numbered(labels)), upright=1)
 
 
 def modelnet40_c(root: Path, corruption: str, severity: int) -> ArrayImages:
@@ -29,7 +30,7 @@ def modelnet40_c(root: Path, corruption: str, severity: int) -> ArrayImages:
     folder = root / "modelnet40_c"
     points, labels = read_npy(folder / f"data_{corruption}_{severity}.npy"), read_npy(folder / "label.npy").ravel()
     names = _shape_names(root / "modelnet40_ply_hdf5_2048", numbered(np.arange(40)))
-    return ArrayImages(points, labels, names, layout=lambda some: some[..., :3].astype(np.float32))
+    return ArrayImages(points, labels, names, layout=lambda some: some[..., :3].astype(np.float32), upright=1)
 
 
 def read_h5(path: Path) -> tuple[Array, Array]:
@@ -38,16 +39,19 @@ def read_h5(path: Path) -> tuple[Array, Array]:
     existing(path)
     try:
         with h5py.File(path, "r") as file:
-            return file["data"][:, :, :3].astype(np.float32), file["label"][:].ravel()
+            points, labels = file["data"][:].astype(np.float32), file["label"][:].ravel()
     except (OSError, KeyError, ValueError) as error:
         raise ValueError(f"{path}: not a whole h5 file with data and label ({error}).") from error
+    if points.ndim != 3 or points.shape[2] < 3 or points.shape[1] <= 3:
+        raise ValueError(f"{path}: data must be clouds (N, P, 3), more coordinates are left out; got {points.shape}.")
+    return points[:, :, :3], labels
 
 
 def h5_file(path: Path, split: str) -> ArrayImages:
     """Open one ShapeNet-style file, whatever split it is."""
     del split
     points, labels = read_h5(path)
-    return ArrayImages(points, labels, numbered(labels))
+    return ArrayImages(points, labels, numbered(labels), upright=1)
 
 
 @final
@@ -72,13 +76,7 @@ class Digits3D(Dataset):
         with h5py.File(self.path, "r") as file:
             cloud: Tensor = torch.from_numpy(file[self.groups[index]]["points"][:].astype(np.float32))
         generator = torch.Generator().manual_seed(int(index))
-        if len(cloud) >= self.points:
-            cloud = cloud[torch.randperm(len(cloud), generator=generator)[: self.points]]
-        else:
-            cloud = cloud[torch.randint(len(cloud), (self.points,), generator=generator)]
-        cloud -= cloud.mean(dim=0)
-        cloud /= cloud.norm(dim=1).max().clamp_min(1e-12)
-        return cloud
+        return in_unit_ball(cloud[evenly(len(cloud), self.points, generator)][None])[0]
 
 
 def _shape_names(folder: Path, numbers: list[str]) -> list[str]:

@@ -35,6 +35,9 @@ class Dataset(ABC):
     the range of pixels (noise). Images of one set may differ in size; a `Frame` makes them equal.
     """
 
+    upright: int = 2
+    """Which axis of its clouds is vertical."""
+
     def __init__(
         self, labels: Array | Tensor | Sequence[int], classes: Sequence[str], names: Sequence[str] | None = None
     ) -> None:
@@ -149,6 +152,7 @@ class Subset(Dataset):
         super().__init__(labels, classes, names)
         self.parent = parent
         self.indices = indices
+        self.upright = parent.upright
 
     def sample(self, index: int) -> Tensor:
         """Return the parent's sample."""
@@ -174,8 +178,10 @@ class ArrayImages(Dataset):
         classes: Sequence[str],
         names: Sequence[str] | None = None,
         layout: Callable[[Array], Array] = lambda rows: rows,
+        upright: int = 2,
     ) -> None:
         super().__init__(labels, classes, names)
+        self.upright = upright
         self.arrays = [arrays] if isinstance(arrays, np.ndarray) else list(arrays)
         self.ends = np.cumsum([len(array) for array in self.arrays])
         self.layout = layout
@@ -233,6 +239,7 @@ class Framed(Dataset):
     def __init__(self, parent: Dataset, frame: Frame, *, limit: int = CACHE_BYTES) -> None:
         super().__init__(parent.labels, parent.classes, parent.names)
         self.parent, self.frame, self.limit = parent, frame, limit
+        self.upright = parent.upright
         self.kept: Tensor | None = None
         self.present = torch.zeros(len(parent), dtype=torch.bool)
 

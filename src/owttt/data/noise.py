@@ -38,7 +38,7 @@ class Noise(Dataset):
 
     def batch(self, indices: Sequence[int] | Tensor, frame: Frame | None = None) -> Tensor:
         """Return pictures drawn in the frame's size, not resized: resized noise is another noise. Or clouds of it."""
-        if frame and frame.points:
+        if frame is not None and frame.points is not None:
             return in_unit_ball(torch.stack([self._cloud(int(index), frame.points) for index in indices]))
         size = frame.size if frame else self.size
         return torch.stack([self._draw(int(index), size) for index in indices])

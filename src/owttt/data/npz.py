@@ -1,9 +1,9 @@
 """Anyone's arrays: an npz file with `x` and `y`, or with encoded images `buf`/`offsets` and `y`.
 
 `x` is `(N, H, W)`, `(N, H, W, C)` or `(N, C, H, W)` in uint8, clouds `(N, P, 3)` in float, or solid shapes as voxels
-`(N, D, H, W)` in uint8, which become clouds of their surface. `buf` holds JPEG or PNG
-files back to back: image i is `buf[offsets[i]:offsets[i + 1]]`. Splits have keys with the split's name behind:
-`x_train`, `y_train`. Optional: `names` of the classes, `wnids` as their identifiers.
+`(N, D, D, D)` in uint8, which become clouds of their surface. `buf` holds JPEG or PNG files back to back: image i is
+`buf[offsets[i]:offsets[i + 1]]`. Splits have keys with the split's name behind: `x_train`, `y_train`.
+Optional: `names` of the classes, `wnids` as their identifiers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def npz(path: Path, split: str) -> Dataset:
         images = _slices(arrays["buf"], arrays["offsets"], len(labels), path)
         return EncodedImages(images, labels, classes, names, origin=str(path))
     if _are_voxels(arrays["x"]):
-        return VoxelClouds(arrays["x"], labels, classes)
+        return VoxelClouds(arrays["x"], labels, classes, names)
     return ArrayImages(_channels_first(arrays["x"], path), labels, classes, names)
 
 

@@ -89,11 +89,15 @@ def load(
 
 
 def corruptions_of(name: str) -> tuple[str, ...]:
-    """Return the corruptions that a set has (published) or can be given (images)."""
-    if name in CLOUDS:
+    """Return the corruptions that a set has (published) or can be given (others)."""
+    if name in CLOUDS or name.startswith("h5:"):
         return CLOUD_CORRUPTIONS
-    own = name.partition(":")[0] in PATHS
-    return (*CORRUPTIONS, *CLOUD_CORRUPTIONS) if own else tuple(CORRUPTIONS)
+    return (*CORRUPTIONS, *CLOUD_CORRUPTIONS) if of_either_kind(name) else tuple(CORRUPTIONS)
+
+
+def of_either_kind(name: str) -> bool:
+    """Whether a name does not tell if a set is of images or of clouds."""
+    return name.startswith("npz:")
 
 
 def _checked(name: str, corruption: str | None, severity: int | None) -> tuple[str, int]:

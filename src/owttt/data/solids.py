@@ -47,7 +47,7 @@ class Solids(Dataset):
             part / factor for part, factor in zip(np.meshgrid(*[ticks] * 3, indexing="ij"), squeeze, strict=True)
         )
         inside = SOLIDS[self.classes[int(self.labels[index])]](x, y, z)
-        return drawn(torch.from_numpy(np.argwhere(surface(inside))).float(), self.points, seed=index)
+        return drawn(np.argwhere(surface(inside)), self.points, seed=index)
 
 
 def _top(x: Coordinates, y: Coordinates, z: Coordinates, low: float, high: float) -> NDArray[np.bool_]:

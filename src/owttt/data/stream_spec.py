@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, final, get_args
+from typing import Any, Final, Literal, final, get_args
 
-from owttt.data.registry import corruptions_of
+from owttt.data.registry import corruptions_of, of_either_kind
 from owttt.names import nearest
 
 Phases = Literal["mixed", "changing", "recurring"]
 Share = Literal["constant", "rising", "falling", "bursts"]
+ALL: Final = "all"
+"""Stands for all corruptions: of one's own data, which may be images or clouds, the stream finds out."""
 
 
 @final
@@ -56,13 +58,13 @@ class StreamSpec:
             if isinstance(getattr(self, field), str):
                 raise ValueError(f"{field} must be a list of names, got the word {getattr(self, field)!r}.")
             object.__setattr__(self, field, tuple(getattr(self, field)))
-        if self.corruptions == ("all",):
+        if self.corruptions == (ALL,) and not of_either_kind(self.known):
             object.__setattr__(self, "corruptions", corruptions_of(self.known)[:15])
         self._check_names()
         self._check_numbers()
 
     def _check_names(self) -> None:
-        wanted = [(name, self.known) for name in self.corruptions]
+        wanted = [(name, self.known) for name in self.corruptions if self.corruptions != (ALL,)]
         wanted += [(name.partition("@")[2], name.partition("@")[0]) for name in self.unknown if "@" in name]
         for name, data in wanted:
             if name not in corruptions_of(data):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, final
 
@@ -21,10 +22,10 @@ from torch import Tensor
 from owttt.data import registry
 from owttt.data.classes import align, without_known
 from owttt.data.cloud_corruptions import CLOUD_CORRUPTIONS, corrupt_clouds
-from owttt.data.corruptions import corrupt, frost_from_folder, synthetic_frost
+from owttt.data.corruptions import COMMON, corrupt, frost_from_folder, synthetic_frost
 from owttt.data.dataset import Dataset, Frame, as_float
 from owttt.data.plan import Ints, plan
-from owttt.data.stream_spec import StreamSpec
+from owttt.data.stream_spec import ALL, StreamSpec
 from owttt.storage import digest
 from owttt.types import UNKNOWN
 
@@ -60,13 +61,16 @@ class Stream:
         self.published = known is None and spec.known in registry.CORRUPTED
         opened = self._open_known(root) if known is None else [known]
         self.known = [align(dataset, classes, names) for dataset in opened] if classes else opened
+        if spec.corruptions == (ALL,):
+            cloud = self.known[0].batch([0], frame).dim() == 3
+            self.spec = replace(spec, corruptions=CLOUD_CORRUPTIONS if cloud else COMMON)
         self.classes = tuple(classes or self.known[0].classes)
         others = self.known[0].names if names is None else names
         parts = self._open_unknown(root) if unknown is None else list(unknown)
         self.unknown = [without_known(part, self.classes, others) for part in parts]
         self._check()
         sizes = [len(part) for part in (self.known[0], *self.unknown)]
-        self.plan = plan(spec, sizes, self.known[0].labels.numpy())
+        self.plan = plan(self.spec, sizes, self.known[0].labels.numpy())
 
     def _check(self) -> None:
         """Raise at once if batches could not be made."""
@@ -162,7 +166,13 @@ class Stream:
             name = self.spec.unknown[part - 1].partition("@")[2]
         chosen, severity = torch.from_numpy(index), self.spec.severity
         if name in CLOUD_CORRUPTIONS:
-            clouds = corrupt_clouds(dataset.batch(chosen), name, severity, indices=dataset.numbers(chosen).tolist())
+            clouds = corrupt_clouds(
+                dataset.batch(chosen),
+                name,
+                severity,
+                indices=dataset.numbers(chosen).tolist(),
+                upright=dataset.upright,
+            )
             return self.frame(clouds) if self.frame else clouds
         samples = dataset.batch(chosen, self.frame)
         if name:

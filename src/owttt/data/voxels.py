@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from owttt.data.cloud_corruptions.points import in_unit_ball
+from owttt.data.cloud_corruptions.points import evenly, in_unit_ball
 from owttt.data.dataset import Array, Dataset
 
 POINTS: Final = 1024
@@ -19,26 +19,37 @@ POINTS: Final = 1024
 
 @final
 class VoxelClouds(Dataset):
-    """Solid shapes `(N, D, H, W)` as clouds of their surface: a point somewhere in each surface voxel drawn.
+    """Solid shapes `(N, D, D, D)` as clouds of their surface: a point somewhere in each surface voxel drawn.
 
     A surface voxel is filled and has an empty one, or the end of the grid, at one of its six sides. Empty grids are
     left out. Which points a cloud has depends on its number only.
     """
 
-    def __init__(self, grids: Array, labels: Array, classes: Sequence[str], points: int = POINTS) -> None:
+    def __init__(
+        self,
+        grids: Array,
+        labels: Array,
+        classes: Sequence[str],
+        names: Sequence[str] | None = None,
+        points: int = POINTS,
+    ) -> None:
+        if len(grids) != len(labels):
+            raise ValueError(f"{len(grids)} samples but {len(labels)} labels.")
         filled = np.flatnonzero(grids.reshape(len(grids), -1).any(axis=1))
-        super().__init__(labels[filled], classes)
+        super().__init__(labels[filled], classes, names)
         self.grids, self.filled, self.points = grids, filled, points
 
     def sample(self, index: int) -> Tensor:
         """Return a cloud in the unit ball."""
-        voxels = torch.from_numpy(np.argwhere(surface(self.grids[self.filled[index]] > 0)))
-        return drawn(voxels.float(), self.points, seed=index)
+        return drawn(np.argwhere(surface(self.grids[self.filled[index]] > 0)), self.points, seed=index)
 
 
 @final
 class DigitClouds(Dataset):
-    """Images of digits as clouds: every bright pixel a column of voxels, as 3D-MNIST makes its own (Castro, 2016)."""
+    """Images of digits as clouds: every bright pixel is a column, and points lie on the surface of the columns.
+
+    That is how 3D-MNIST (Castro, 2016) looks, whose points have normals; how thick and how bright is our choice.
+    """
 
     def __init__(self, images: Dataset, points: int = POINTS, *, depth: int = 6, bright: int = 64) -> None:
         super().__init__(images.labels, images.classes, images.names)
@@ -46,13 +57,10 @@ class DigitClouds(Dataset):
 
     def sample(self, index: int) -> Tensor:
         """Return a cloud in the unit ball, the digit upright in the plane of x and z."""
-        pixels = self.images.sample(index)[0] > self.bright
-        rows, columns = pixels.nonzero(as_tuple=True)
-        layers = torch.arange(self.depth).repeat_interleave(len(rows))
-        upright = torch.stack(
-            (columns.repeat(self.depth), layers, (pixels.shape[0] - 1 - rows).repeat(self.depth)), dim=1
-        )
-        return drawn(upright.float(), self.points, seed=index)
+        pixels = (self.images.sample(index)[0] > self.bright).numpy()
+        standing = pixels[::-1].T
+        columns = np.broadcast_to(standing[:, None], (standing.shape[0], self.depth, standing.shape[1]))
+        return drawn(np.argwhere(surface(columns)), self.points, seed=index)
 
 
 def surface(solid: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -65,10 +73,9 @@ def surface(solid: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return solid & ~inside
 
 
-def drawn(voxels: Tensor, points: int, seed: int) -> Tensor:
+def drawn(voxels: NDArray[np.int64], points: int, seed: int) -> Tensor:
     """Draw points in voxels `(N, 3)` of side 1, in none of them twice while there are others, in the unit ball."""
     generator = torch.Generator().manual_seed(seed)
-    rounds = -(-points // len(voxels))
-    order = torch.cat([torch.randperm(len(voxels), generator=generator) for _ in range(rounds)])[:points]
-    cloud = voxels[order] + torch.rand(points, 3, generator=generator)
+    corners = torch.from_numpy(voxels)[evenly(len(voxels), points, generator)]
+    cloud = corners + torch.rand(points, 3, generator=generator)
     return in_unit_ball(cloud[None])[0]

@@ -42,7 +42,8 @@ def pool_score(features: Tensor, prototypes: Tensor, pool: Tensor, number: int =
     """Score by source prototypes and a pool `(N, D)` of strong ones, all unit; fewer than `number` where it is smaller.
 
     It weighs how far a sample is from the known by how near that is, and how near it is to the strong prototypes by
-    how near that is. An empty pool leaves the cosine score. Cosines below 0 (of signed features) count as 0.
+    how near that is. An empty pool leaves the cosine score. Where the largest cosine, or the mean of the ten, is below
+    0 (signed features), it counts as 0.
     """
     if not len(pool):
         return cosine_score(features, prototypes)

@@ -123,9 +123,14 @@ class OWTTT(Method):
         """Return the number of strong prototypes."""
         return {"pool": len(self.pool.values)}
 
-    def score(self, out: Forward) -> Tensor | None:
-        """Return OS' if it is asked for."""
-        return pool_score(out.features, self.source.prototypes, self.pool.values) if self.pool_score else None
+    @property
+    def own_score(self) -> str:
+        """OS', if it is asked for."""
+        return "pool" if self.pool_score else ""
+
+    def score(self, out: Forward) -> Tensor:
+        """Return OS'."""
+        return pool_score(out.features, self.source.prototypes, self.pool.values)
 
     def adapt(self, x: Tensor, out: Forward, verdict: Verdict) -> None:
         """Expand the pool, then take one step on both losses.

@@ -27,7 +27,14 @@ NETWORKS: Final[dict[str, tuple[int, Callable[[int, int], nn.Module]]]] = {
         lambda classes, width: ResNet(Bottleneck, (3, 4, 6, 3), classes, width=width, stem="large", eps=1e-3),
     ),
 }
-"""Name → usual width, and how it is made from a number of classes and a width."""
+"""Name → usual width, and how it is made from a number of classes and a width.
+
+DGCNN's published 20 neighbours are of 1,024 points; a network narrower than the published one, which is meant for fewer
+points, has 10.
+"""
+
+OF_CLOUDS: Final = frozenset({"dgcnn"})
+"""Those that take clouds."""
 
 
 def build(network: str, num_classes: int, width: int | None = None) -> nn.Module:

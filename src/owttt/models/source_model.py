@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from owttt.data import cifar
-from owttt.data.cloud_corruptions.points import in_unit_ball
+from owttt.data.cloud_corruptions.points import in_cube
 from owttt.data.dataset import Frame
 from owttt.source import SourceStats
 
@@ -26,7 +26,7 @@ class Preprocessing:
     """What a network expects of an RGB image in 0 … 1: `(x·scale − mean) / std`, channels reversed if `bgr`.
 
     `size` and `resize` frame images of other sizes (see `Frame`); `mean` and `std` are in the network's order. A
-    network that takes clouds says of how many `points` and nothing else: they are brought into the unit ball.
+    network that takes clouds says of how many `points` and nothing else: they are brought into the cube from −1 to 1.
     """
 
     size: int = 32
@@ -155,7 +155,7 @@ class SourceModel(nn.Module):
             raise ValueError(f"Expected clouds (B, {points}, 3) in float, got {x.dtype} {tuple(x.shape)}.")
         if not self.training and x.shape[1] != points:
             raise ValueError(f"Expected clouds of {points} points, got {x.shape[1]}; use its frame.")
-        return in_unit_ball(x)
+        return in_cube(x)
 
 
 def _memory_format(network: nn.Module) -> torch.memory_format:

@@ -46,7 +46,7 @@ class Block(nn.Module):
 class ViT(nn.Module):
     """Stem, blocks, mean of the tokens, head; images may be smaller than `size` while it trains."""
 
-    def __init__(self, num_classes: int, width: int = 128, depth: int = 5, size: int = 32) -> None:
+    def __init__(self, num_classes: int, width: int = 96, depth: int = 5, size: int = 32) -> None:
         super().__init__()
         if width % 32:
             raise ValueError(f"A transformer's width is a multiple of 32, the width of a head; got {width}.")

@@ -19,7 +19,7 @@ def markdown(card: Mapping[str, Any]) -> str:
         "",
         f"Trained on `{card['trained_on']}`, tested on `{card['tested_on']}`, {card['date']}. "
         f"{card['parameters']:,} parameters.",
-        "It takes clouds (B, P, 3), brings them into the unit ball and thins out those of more points."
+        "It takes clouds (B, P, 3) of any scale; those of more points are thinned out by its frame."
         if clouds
         else "It takes RGB images, uint8 or float in 0 … 1; normalisation is inside.",
         "",
@@ -39,7 +39,7 @@ def markdown(card: Mapping[str, Any]) -> str:
         f"{recipe.get('optimiser', 'sgd').upper()}, {recipe['epochs']} epochs in batches of {recipe['batch_size']}; "
         f"rate {recipe['lr']:g} after a warm-up over {recipe['warmup']:.0%} of the steps, then falling to 0; "
         f"weight decay {recipe['weight_decay']:g}, label smoothing {recipe['label_smoothing']:g};",
-        "clouds are stretched along each axis and shifted." if clouds else _shown(recipe),
+        "clouds are stretched along each axis." if clouds else _shown(recipe),
         f"Seed {recipe['seed']}, {minutes:.0f} minutes. owttt {environment['owttt']}, torch {environment['torch']}, "
         f"{environment['threads']} thread(s), {environment['machine']}.",
     ]

@@ -156,11 +156,9 @@ def augment(images: Tensor, recipe: Recipe, generator: torch.Generator) -> Tenso
 
 
 def deform(clouds: Tensor, generator: torch.Generator) -> Tensor:
-    """Return clouds stretched along each axis by U(2/3, 3/2) and shifted by U(−0.2, 0.2), as DGCNN's are."""
+    """Return clouds stretched along each axis by U(2/3, 3/2), as DGCNN's are; its shifts a model would undo."""
     low, high = 2 / 3, 3 / 2
-    stretch, shift = torch.rand(2, len(clouds), 1, 3, generator=generator)
-    deformed: Tensor = clouds * (low + (high - low) * stretch) + 0.4 * shift - 0.2
-    return deformed
+    return clouds * (low + (high - low) * torch.rand(len(clouds), 1, 3, generator=generator))
 
 
 def recolour(images: Tensor, strength: float, generator: torch.Generator) -> Tensor:

@@ -19,7 +19,7 @@ from owttt.data.corruptions import COMMON
 from owttt.data.dataset import Dataset, Framed, as_float
 from owttt.data.stream_spec import StreamSpec
 from owttt.data.streams import Stream
-from owttt.models.networks import TIMM, build
+from owttt.models.networks import NETWORKS, OF_CLOUDS, TIMM, build
 from owttt.models.package import CARD, SOURCE, WEIGHTS, write_model
 from owttt.models.source_model import Preprocessing, SourceModel
 from owttt.progress import track
@@ -68,6 +68,8 @@ class Job:
             raise ValueError(f"average is the share of a start's weights, from 0 up to 1, got {self.average}.")
         if self.size < 4 or (self.width is not None and self.width < 1):
             raise ValueError(f"size must be at least 4 and width at least 1, got {self.size} and {self.width}.")
+        if self.points < 2:
+            raise ValueError(f"points must be at least 2, got {self.points}.")
 
     def identity(self, model: SourceModel) -> dict[str, Any]:
         """Return what, besides the recipe, decides the weights."""
@@ -136,6 +138,9 @@ def streams_to_test(job: Job, model: SourceModel, data: Dataset, root: Path | No
 def make_model(job: Job, data: Dataset) -> SourceModel:
     """Return the untrained model; its weights depend on the recipe's seed."""
     torch.manual_seed(job.recipe.seed)
+    if is_cloud(data) != (job.network in OF_CLOUDS):
+        kind, fitting = ("clouds", OF_CLOUDS) if is_cloud(data) else ("images", sorted({*NETWORKS} - OF_CLOUDS))
+        raise ValueError(f"{job.data} is of {kind}, which {job.network} does not take; choose {', '.join(fitting)}.")
     network = build(job.network, len(data.classes), job.width)
     mean, std = COLOURS.get(job.data, IMAGENET_COLOURS)
     if job.network.startswith(TIMM):

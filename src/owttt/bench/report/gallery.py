@@ -77,7 +77,8 @@ def _verdicts(spec: RunSpec, run: Record) -> str:
     parts = []
     for verdict, examples in run["examples"].items():
         if examples:
-            images = stream.at(np.array([example["place"] for example in examples])).x
+            samples = stream.at(np.array([example["place"] for example in examples])).x
+            images = samples.roll(2 - stream.known[0].upright, dims=2) if samples.dim() == 3 else samples
             texts = (_picture(x, example, model.names) for x, example in zip(images, examples, strict=True))
             style = "gallery wrong" if verdict.endswith("wrongly") else "gallery"
             parts.append(f'<h4>{verdict}</h4><div class="{style}">{"".join(texts)}</div>')

@@ -16,6 +16,7 @@ from typing import Any, Final
 from torch import Tensor
 
 from owttt.data.cloud_corruptions import density, noise, shape, view
+from owttt.data.cloud_corruptions.points import in_unit_ball
 from owttt.data.corruptions.randomness import Randomness
 
 CLOUD_CONSTANTS: Final[dict[str, tuple[Callable[..., Tensor], tuple[Any, ...]]]] = {
@@ -43,11 +44,18 @@ CLOUD_CORRUPTIONS: Final = tuple(CLOUD_CONSTANTS)
 
 
 def corrupt_clouds(
-    clouds: Tensor, corruption: str, severity: int, *, indices: Sequence[int] | Tensor, seed: int = 0
+    clouds: Tensor,
+    corruption: str,
+    severity: int,
+    *,
+    indices: Sequence[int] | Tensor,
+    upright: int = 2,
+    seed: int = 0,
 ) -> Tensor:
-    """Corrupt clouds `(B, P, 3)` within the unit ball and return as many, of as many points.
+    """Corrupt clouds `(B, P, 3)` and return as many, of as many points, in float32.
 
-    `indices` are the numbers of the clouds in their data set, which their randomness belongs to.
+    They are brought into the unit ball first, which the constants are for. `indices` are the numbers of the clouds in
+    their data set, which their randomness belongs to; `upright` is the axis that is vertical.
     """
     if corruption not in CLOUD_CONSTANTS:
         raise ValueError(f"No corruption {corruption!r} of clouds; choose one of {list(CLOUD_CONSTANTS)}.")
@@ -55,13 +63,16 @@ def corrupt_clouds(
         raise ValueError(f"severity must be 1 to 5, got {severity}.")
     if clouds.dim() != 3 or clouds.shape[2] != 3 or not clouds.is_floating_point():
         raise ValueError(f"Expected clouds (B, P, 3) in float, got {clouds.dtype} {tuple(clouds.shape)}.")
+    if upright not in range(3):
+        raise ValueError(f"upright must be the axis 0, 1 or 2, got {upright}.")
     if len(indices) != len(clouds):
         raise ValueError(f"Expected one index for each of {len(clouds)} clouds, got {len(indices)}.")
     if not len(clouds):
-        return clouds.clone()
+        return clouds.float()
     operation, constants = CLOUD_CONSTANTS[corruption]
     random = Randomness(f"{seed}/{corruption}/{severity}", [int(index) for index in indices])
-    return operation(clouds, constants[severity - 1], random).to(clouds.dtype)
+    standing = in_unit_ball(clouds.float()).roll(2 - upright, dims=2)
+    return operation(standing, constants[severity - 1], random).roll(upright - 2, dims=2)
 
 
 __all__ = ["CLOUD_CONSTANTS", "CLOUD_CORRUPTIONS", "corrupt_clouds"]

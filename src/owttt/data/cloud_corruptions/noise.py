@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from owttt.data.cloud_corruptions.points import in_unit_ball, some, take
+from owttt.data.cloud_corruptions.points import in_cube, some, take
 from owttt.data.corruptions.randomness import Randomness
 
 
 def uniform(clouds: Tensor, reach: float, random: Randomness) -> Tensor:
     """Move every point by U(−reach, reach) in each direction."""
-    return in_unit_ball(clouds + random.uniform(-reach, reach, clouds.shape[1], 3))
+    return in_cube(clouds + random.uniform(-reach, reach, clouds.shape[1], 3))
 
 
 def gaussian(clouds: Tensor, deviation: float, random: Randomness) -> Tensor:
@@ -23,8 +23,8 @@ def impulse(clouds: Tensor, share: float, random: Randomness) -> Tensor:
     """Move a share of the points by ±0.1 in each direction."""
     points = clouds.shape[1]
     hit = some(random, points, int(points * share))
-    kick = 0.2 * random.integers(0, 2, hit.shape[1], 3).to(clouds.dtype) - 0.1
-    return in_unit_ball(clouds.scatter_add(1, hit[..., None].expand(-1, -1, 3), kick))
+    kick = 0.2 * random.integers(0, 2, hit.shape[1], 3).float() - 0.1
+    return in_cube(clouds.scatter_add(1, hit[..., None].expand(-1, -1, 3), kick))
 
 
 def upsampling(clouds: Tensor, share: float, random: Randomness) -> Tensor:
@@ -32,14 +32,14 @@ def upsampling(clouds: Tensor, share: float, random: Randomness) -> Tensor:
     points = clouds.shape[1]
     copied = take(clouds, some(random, points, int(points * share)))
     copied = copied + random.uniform(-0.05, 0.05, copied.shape[1], 3)
-    return _as_many(in_unit_ball(torch.cat((clouds, copied), dim=1)), points, random)
+    return _as_many(in_cube(torch.cat((clouds, copied), dim=1)), points, random)
 
 
 def background(clouds: Tensor, share: float, random: Randomness) -> Tensor:
     """Add points anywhere in the cube, a share of those there are, and draw as many as there were."""
     points = clouds.shape[1]
     added = random.uniform(-1, 1, int(points * share), 3)
-    return _as_many(in_unit_ball(torch.cat((clouds, added), dim=1)), points, random)
+    return _as_many(in_cube(torch.cat((clouds, added), dim=1)), points, random)
 
 
 def _as_many(clouds: Tensor, points: int, random: Randomness) -> Tensor:

@@ -20,9 +20,25 @@ def in_unit_ball(clouds: Tensor) -> Tensor:
     return centred / farthest.clamp_min(1e-12)[:, None, None]
 
 
+def in_cube(clouds: Tensor) -> Tensor:
+    """Return clouds with their bounding box in the middle and its longest side from −1 to 1, as ModelNet40-C has them.
+
+    Unlike the unit ball it stays where it is when points are thinned out on one side, or when some lie far outside.
+    """
+    low, high = clouds.amin(dim=1, keepdim=True), clouds.amax(dim=1, keepdim=True)
+    longest: Tensor = (high - low).amax(dim=2, keepdim=True)
+    return (clouds - (low + high) / 2) * 2 / longest.clamp_min(1e-12)
+
+
 def share(number: int, points: int) -> int:
     """Return a published number of points for clouds of `points`."""
     return max(1, round(number * points / PUBLISHED))
+
+
+def evenly(there: int, wanted: int, generator: torch.Generator) -> Tensor:
+    """Draw so many of the points that are there, none twice while there are others: `(wanted,)`."""
+    rounds = -(-wanted // there)
+    return torch.cat([torch.randperm(there, generator=generator) for _ in range(rounds)])[:wanted]
 
 
 def take(clouds: Tensor, chosen: Tensor) -> Tensor:

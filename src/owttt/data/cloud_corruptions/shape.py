@@ -9,7 +9,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from owttt.data.cloud_corruptions.points import in_unit_ball
+from owttt.data.cloud_corruptions.points import in_cube
 from owttt.data.corruptions.randomness import Randomness
 
 CONTROL: Final = 5
@@ -22,8 +22,8 @@ def rotation(clouds: Tensor, degrees: float, random: Randomness) -> Tensor:
     """Turn about the three axes, one after the other, by ±U(degrees − 2.5, degrees + 2.5) each."""
     angles = _signed(random, degrees - 2.5, degrees + 2.5, 3) * math.pi / 180
     for axis in range(3):
-        clouds = clouds @ turn(angles[:, axis], axis).to(clouds.dtype)
-    return in_unit_ball(clouds)
+        clouds = clouds @ turn(angles[:, axis], axis)
+    return in_cube(clouds)
 
 
 def turn(angles: Tensor, axis: int) -> Tensor:
@@ -37,12 +37,15 @@ def turn(angles: Tensor, axis: int) -> Tensor:
 
 
 def shear(clouds: Tensor, strength: float, random: Randomness) -> Tensor:
-    """Shear x and z by each other and y by both, each by ±U(strength − 0.05, strength + 0.05)."""
+    """Shear x and y by each other and both by the height z, each by ±U(strength − 0.05, strength + 0.05).
+
+    x ← x + d·z + f·y and y ← y + b·x + e·z; heights stay. (Published for clouds whose y is upright.)
+    """
     b, d, e, f = _signed(random, strength - 0.05, strength + 0.05, 4).unbind(dim=1)
     zero, one = torch.zeros_like(b), torch.ones_like(b)
-    rows = ((one, zero, b), (d, one, e), (f, zero, one))
+    rows = ((one, b, zero), (f, one, zero), (d, e, one))
     matrix = torch.stack([torch.stack(row, dim=1) for row in rows], dim=1)
-    return in_unit_ball(clouds @ matrix.to(clouds.dtype))
+    return in_cube(clouds @ matrix)
 
 
 def free_form(clouds: Tensor, reach: float, random: Randomness) -> Tensor:
@@ -56,7 +59,7 @@ def free_form(clouds: Tensor, reach: float, random: Randomness) -> Tensor:
     ways = torch.tensor([math.comb(CONTROL - 1, number) for number in range(CONTROL)])
     weights = ways * u**order * (1 - u) ** (CONTROL - 1 - order)
     bent = torch.einsum("bpi,bpj,bpk,bijkc->bpc", *weights.unbind(dim=2), moved)
-    return in_unit_ball(clouds + bent)
+    return in_cube(clouds + bent)
 
 
 def radial(clouds: Tensor, length: float, random: Randomness) -> Tensor:
@@ -84,7 +87,7 @@ def _radial(clouds: Tensor, length: float, random: Randomness, basis: Callable[[
     weights = torch.linalg.solve(system, known)
     x = clouds.double()
     terms = torch.cat((basis(torch.cdist(x, control).square()), torch.ones_like(x[..., :1]), x), dim=2)
-    return in_unit_ball(clouds + (terms @ weights).to(clouds.dtype))
+    return in_cube(clouds + (terms @ weights).float())
 
 
 def _signed(random: Randomness, low: float, high: float, number: int) -> Tensor:

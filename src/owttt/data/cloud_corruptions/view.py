@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from owttt.data.cloud_corruptions.points import in_unit_ball, refilled
+from owttt.data.cloud_corruptions.points import in_cube, refilled
 from owttt.data.cloud_corruptions.shape import turn
 from owttt.data.corruptions.randomness import Randomness
 
@@ -30,14 +30,14 @@ BEAM: Final = math.pi / 180
 def occlusion(clouds: Tensor, fifth: int, random: Randomness) -> Tensor:
     """Keep what a camera sees that looks down by 30 to 60 degrees from a fifth of the circle."""
     tilt = random.uniform(2 / 3 * math.pi, 5 / 6 * math.pi, 1)[:, 0]
-    position = _standpoint(tilt, fifth, CAMERA, random)
-    return in_unit_ball(refilled(clouds, visible(clouds, position), random))
+    position = standpoint(tilt, fifth, CAMERA, random)
+    return in_cube(refilled(clouds, visible(clouds, position), random))
 
 
 def lidar(clouds: Tensor, fifth: int, random: Randomness) -> Tensor:
     """Keep what a lidar sees on its beams, a degree apart; points lie on the beam, whose middle half is seen."""
     tilt = torch.full((len(clouds),), 5 / 8 * math.pi)
-    position = _standpoint(tilt, fifth, LIDAR, random)
+    position = standpoint(tilt, fifth, LIDAR, random)
     offset = clouds - position[:, None]
     reach = offset.norm(dim=2)
     height = torch.asin((offset[..., 2] / reach).clamp(-1, 1))
@@ -71,7 +71,7 @@ def visible(clouds: Tensor, position: Tensor) -> Tensor:
     return seen
 
 
-def _standpoint(tilt: Tensor, fifth: int, distance: float, random: Randomness) -> Tensor:
+def standpoint(tilt: Tensor, fifth: int, distance: float, random: Randomness) -> Tensor:
     """Return where the viewer stands `(B, 3)`: on the fifth of the circle, tilted from the vertical axis z."""
     middle = 2 * math.pi * fifth / 5
     around = random.uniform(middle - math.pi / 5, middle + math.pi / 5, 1)[:, 0]
