@@ -112,7 +112,7 @@ def test_every_method_adapts_them_or_says_why_not(make, method, tmp_path):
 
 def test_a_model_of_clouds_refuses_what_is_none():
     model, x = graph_network()
-    assert torch.allclose(model(x), model(3 * x + 1), atol=1e-4), "it brings clouds into the unit ball itself"
+    assert torch.allclose(model(x), model(3 * x + 1), atol=1e-4), "it brings clouds into the cube itself"
     for wrong, message in (
         (torch.rand(2, 3, 32, 32), r"Expected clouds \(B, 32, 3\)"),
         (x[:, :20], "Expected clouds of 32 points, got 20"),

@@ -96,3 +96,20 @@ def _hooked(
     finally:
         for handle in handles:
             handle.remove()
+
+
+def keep_group_norm_alive(network: nn.Module) -> None:
+    """Let the input of every GroupNorm need a gradient, in place.
+
+    Where it needs none, because all layers before are frozen, the backward pass of a GroupNorm in channels_last writes
+    to no memory (torch 2.13.0, CPU), and the process dies.
+    """
+    for module in network.modules():
+        if isinstance(module, nn.GroupNorm):
+            module.register_forward_pre_hook(_with_gradient)
+
+
+def _with_gradient(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    del module
+    if torch.is_grad_enabled() and not inputs[0].requires_grad:
+        inputs[0].requires_grad_()

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from owttt.functional import entropy
 from owttt.method import Method
-from owttt.norm import affine_parameters, batch_statistics
+from owttt.norm import affine_parameters, batch_statistics, keep_group_norm_alive
 from owttt.types import Forward, Verdict
 
 
@@ -50,6 +50,7 @@ class Tent(Method):
                 "'owttt', 'ttac', 'shot' or 'ttt++', which train the whole backbone."
             )
         self.optimise(parameters, self._make)
+        keep_group_norm_alive(self.network)
 
     def _make(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
         if self.optimiser == "adam":
