@@ -130,15 +130,17 @@ def test_a_shipped_model(name):
     card = model.card
     assert sum(p.numel() for p in model.network.parameters()) == card["parameters"]
     adapter = owttt.wrap(model, source=model.source)
-    out = adapter(torch.rand(8, 3, 32, 32))
+    points = model.preprocessing.points
+    out = adapter(torch.rand(8, 3, 32, 32) if points is None else torch.rand(8, points, 3))
     assert len(out) == 8
     assert not model.training
     size = sum(path.stat().st_size for path in (models.WEIGHTS / name).iterdir())
     assert size < 5e6
 
 
-def test_the_cifar10_model_is_as_good_as_asked():
-    assert models.load("cifar10-resnet26").card["clean"] >= 91
+@pytest.mark.parametrize(("name", "least"), [("cifar10-resnet26", 91), ("cifar10-vit", 76), ("modelnet10-dgcnn", 88)])
+def test_shipped_models_are_as_good_as_asked(name, least):
+    assert models.load(name).card["clean"] >= least
 
 
 def test_the_cifar10_model_on_real_images():
@@ -147,6 +149,17 @@ def test_the_cifar10_model_on_real_images():
     except FileNotFoundError:
         pytest.skip("CIFAR-10 is not here; `owttt data get cifar10` fetches it")
     assert accuracy(models.load("cifar10-resnet26"), batches(real)) > 87
+    assert accuracy(models.load("cifar10-vit"), batches(real)) > 70
+
+
+def test_the_model_of_clouds_on_real_shapes():
+    try:
+        real = owttt.data.load("npz:modelnet10_vox30.npz").subset(range(0, 900, 9))
+    except FileNotFoundError:
+        pytest.skip("modelnet10_vox30.npz is not in the data root")
+    model = models.load("modelnet10-dgcnn")
+    framed = [(model.preprocessing.frame(x), y) for x, y in batches(real)]
+    assert accuracy(model, framed) > 80
 
 
 def test_imagenet_classes():
