@@ -18,18 +18,21 @@ NUMBERS: Final = (55, 96, 52)
 
 
 def looks(runs: Iterable[Record]) -> str:
-    """Return a few clouds under every corruption that the runs met, or nothing if they met none of clouds."""
-    met = {(look, run["spec"]["stream"]["severity"]) for run in runs for look in run["spec"]["stream"]["corruptions"]}
-    shown = sorted((severity, CLOUD_CORRUPTIONS.index(look)) for look, severity in met if look in CLOUD_CORRUPTIONS)
-    if not shown:
+    """Return a few clouds under every corruption of clouds, as severe as the runs met some, or nothing if they did not."""
+    streams = [run["spec"]["stream"] for run in runs]
+    severities = {stream["severity"] for stream in streams if {*stream["corruptions"]} & {*CLOUD_CORRUPTIONS}}
+    if not severities:
         return ""
     clouds = Solids().batch(NUMBERS)
     figures = [_figure("clean", clouds)]
-    for severity, place in shown:
-        name = CLOUD_CORRUPTIONS[place]
-        corrupted = corrupt_clouds(clouds, name, severity, indices=NUMBERS)
-        figures.append(_figure(f"{name.replace('_', ' ')} {severity}", corrupted))
-    return f"<h2 id=looks>Clouds under their corruptions</h2><div class=looks>{''.join(figures)}</div>"
+    for severity in sorted(severities):
+        for name in CLOUD_CORRUPTIONS:
+            corrupted = corrupt_clouds(clouds, name, severity, indices=NUMBERS)
+            figures.append(_figure(f"{name.replace('_', ' ')} {severity}", corrupted))
+    return (
+        "<h2 id=looks>Clouds under their corruptions</h2><p>Solids that are made up, as a network gets them.</p>"
+        f"<div class=looks>{''.join(figures)}</div>"
+    )
 
 
 def _figure(title: str, clouds: Iterable[Tensor]) -> str:
