@@ -18,7 +18,7 @@ NUMBERS: Final = (55, 96, 52)
 
 
 def looks(runs: Iterable[Record]) -> str:
-    """Return a few clouds under every corruption of clouds, as severe as the runs met some, or nothing if they did not."""
+    """Return a few clouds under every corruption, as severe as the runs met some, or nothing if they met none."""
     streams = [run["spec"]["stream"] for run in runs]
     severities = {stream["severity"] for stream in streams if {*stream["corruptions"]} & {*CLOUD_CORRUPTIONS}}
     if not severities:
