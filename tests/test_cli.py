@@ -1,5 +1,6 @@
 """The command line as a user types it."""
 
+import argparse
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from owttt import models
 from owttt.bench.run import make_adapter, make_stream, outcome, steps
 from owttt.bench.spec import RunSpec, paper_preset
 from owttt.cli import main
+from owttt.cli.arguments import option
 from owttt.data.catalogue import catalogue
 from tests.test_training import save_npz
 
@@ -281,3 +283,12 @@ def test_a_contact_sheet(place, capsys):
     with Image.open(place / "sheet.png") as image:
         assert image.size == (130 + 6 * 34, 19 * 34)
         assert len(np.unique(np.asarray(image).reshape(-1, 3), axis=0)) > 1000
+
+
+def test_options_are_read_as_they_are_meant():
+    words = ("alignment=false", "expansion=True", "max_norm=none", "lr=1e-4", "clustering=source", "bounds=(0.4, 1)")
+    assert dict(map(option, words)) == {
+        "alignment": False, "expansion": True, "max_norm": None, "lr": 1e-4, "clustering": "source", "bounds": (0.4, 1)
+    }  # fmt: skip
+    with pytest.raises(argparse.ArgumentTypeError, match="expected name=value, got 'lr'"):
+        option("lr")

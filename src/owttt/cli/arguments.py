@@ -12,10 +12,13 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def option(text: str) -> tuple[str, Any]:
-    """Read `name=value`: a Python literal, or else a word."""
+    """Read `name=value`: true, false, none, another Python literal, or else a word."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise argparse.ArgumentTypeError(f"expected name=value, got {text!r}")
+    plain = {"true": True, "false": False, "none": None}
+    if value.lower() in plain:
+        return name, plain[value.lower()]
     try:
         return name, ast.literal_eval(value)
     except (ValueError, SyntaxError):
