@@ -113,6 +113,7 @@ function viewer(section) {
   };
   options(column, unique(table.runs.map((run) => run.column)));
   options(look, unique(table.runs.map((run) => run.look)));
+  look.value = (table.runs.find((run) => run.scores) ?? table.runs[0]).look;
   column.addEventListener("change", show);
   look.addEventListener("change", show);
   method.addEventListener("change", scrub);
