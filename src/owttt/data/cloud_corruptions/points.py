@@ -1,4 +1,4 @@
-"""What the corruptions share: unit balls, neighbours, drawing points."""
+"""What the corruptions share: balls and cubes, neighbours, drawing points."""
 
 from __future__ import annotations
 
@@ -23,11 +23,16 @@ def in_unit_ball(clouds: Tensor) -> Tensor:
 def in_cube(clouds: Tensor) -> Tensor:
     """Return clouds with their bounding box in the middle and its longest side from −1 to 1, as ModelNet40-C has them.
 
-    Unlike the unit ball it stays where it is when points are thinned out on one side, or when some lie far outside.
+    Unlike the unit ball it stays where it is when points are thinned out on one side.
     """
     low, high = clouds.amin(dim=1, keepdim=True), clouds.amax(dim=1, keepdim=True)
     longest: Tensor = (high - low).amax(dim=2, keepdim=True)
     return (clouds - (low + high) / 2) * 2 / longest.clamp_min(1e-12)
+
+
+def standing(clouds: Tensor, upright: int) -> Tensor:
+    """Return clouds `(…, 3)` turned so that z is vertical, where another axis was."""
+    return clouds.roll(2 - upright, dims=-1)
 
 
 def share(number: int, points: int) -> int:
