@@ -18,6 +18,7 @@ from owttt.functional.losses import (
     information_maximisation,
     known_clustering,
     mean_discrepancy,
+    supervised_contrastive,
     unknown_clustering,
 )
 from owttt.functional.precision import fresh_autocast, full_precision, wide, widest
@@ -63,6 +64,7 @@ __all__ = [
     "pool_score",
     "ridge",
     "running_gaussian",
+    "supervised_contrastive",
     "symmetric_kl",
     "symmetric_kl_diagonal",
     "threshold_candidates",

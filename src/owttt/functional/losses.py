@@ -50,3 +50,18 @@ def mean_discrepancy(a: Tensor, b: Tensor) -> Tensor:
 def covariance_discrepancy(a: Tensor, b: Tensor) -> Tensor:
     """Return ‖C_a - C_b‖²_F / (4D²) (TTT++, from CORAL)."""
     return (a - b).square().sum() / (4 * a.shape[-1] ** 2)
+
+
+def supervised_contrastive(features: Tensor, labels: Tensor, temperature: float) -> Tensor:
+    """Pull samples of a class together on the sphere and push all others away (Khosla et al., NeurIPS 2020).
+
+    Mean over samples i that have others of their class, P(i), of
+
+        -1/|P(i)| Σ_{p ∈ P(i)} log( exp(cos(z_i, z_p)/T) / Σ_{j ≠ i} exp(cos(z_i, z_j)/T) )
+    """
+    z = F.normalize(wide(features), dim=1)
+    itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
+    log_p = (z @ z.T / temperature).masked_fill(itself, -torch.inf).log_softmax(dim=1)
+    same = (labels[:, None] == labels) & ~itself
+    mean = log_p.masked_fill(~same, 0).sum(dim=1) / same.sum(dim=1).clamp_min(1)
+    return -mean.sum() / same.any(dim=1).sum().clamp_min(1)

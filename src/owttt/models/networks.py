@@ -10,6 +10,7 @@ from torch import nn
 
 from owttt.data.optional import require
 from owttt.models.dgcnn import DGCNN
+from owttt.models.pooled_resnet import PooledResNet
 from owttt.models.resnet import BasicBlock, Bottleneck, ResNet, cifar_resnet
 from owttt.models.vit import ViT
 from owttt.names import nearest
@@ -18,6 +19,7 @@ TIMM: Final = "timm:"
 
 NETWORKS: Final[dict[str, tuple[int, Callable[[int, int], nn.Module]]]] = {
     **{f"resnet{depth}": (16, partial(cifar_resnet, depth)) for depth in (20, 26, 32, 56)},
+    "resnet11": (64, PooledResNet),
     "resnet18": (64, lambda classes, width: ResNet(BasicBlock, (2, 2, 2, 2), classes, width=width)),
     "resnet50": (64, lambda classes, width: ResNet(Bottleneck, (3, 4, 6, 3), classes, width=width)),
     "vit": (96, ViT),

@@ -36,7 +36,7 @@ def markdown(card: Mapping[str, Any]) -> str:
         "",
         *([_origin(card["start"])] if card.get("start") else []),
         *([_taught(card)] if card.get("teacher") else []),
-        f"{recipe.get('optimiser', 'sgd').upper()}, {recipe['epochs']} epochs in batches of {recipe['batch_size']}; "
+        f"{recipe.get('optimizer', 'sgd').upper()}, {recipe['epochs']} epochs in batches of {recipe['batch_size']}; "
         f"rate {recipe['lr']:g} after a warm-up over {recipe['warmup']:.0%} of the steps, then falling to 0; "
         f"weight decay {recipe['weight_decay']:g}, label smoothing {recipe['label_smoothing']:g};",
         "clouds are stretched along each axis." if clouds else _shown(recipe),
@@ -48,8 +48,8 @@ def markdown(card: Mapping[str, Any]) -> str:
 
 def _shown(recipe: Mapping[str, Any]) -> str:
     return (
-        f"shifts by up to {recipe['pad']} pixels{', flips' if recipe['flip'] else ''}, colours varied by "
-        f"{recipe.get('colour', 0):g}; the first {recipe['small_until']:.0%} of the epochs on images of "
+        f"shifts by up to {recipe['pad']} pixels{', flips' if recipe['flip'] else ''}, colors varied by "
+        f"{recipe.get('color', 0):g}; the first {recipe['small_until']:.0%} of the epochs on images of "
         f"{recipe['small_size']:.0%} of the side."
     )
 

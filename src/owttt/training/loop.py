@@ -19,12 +19,18 @@ from torch import Tensor, nn
 
 from owttt import storage
 from owttt.data.dataset import Dataset, as_float
+from owttt.features import FeatureExtractor, locate_features
+from owttt.functional import supervised_contrastive
 from owttt.models.source_model import SourceModel
 from owttt.progress import track
+from owttt.training.augmentation import recolored, shifted, shrunk, stretched
+from owttt.training.augmix import augmix
 
 KIND: Final = "training checkpoint"
 _OPTIMIZER: Final = "optimizer."
-OPTIMISERS: Final = ("sgd", "adamw")
+OPTIMIZERS: Final = ("sgd", "adamw")
+TEMPERATURE: Final = 0.1
+"""Of the contrastive loss, as published."""
 
 
 @final
@@ -32,7 +38,7 @@ OPTIMISERS: Final = ("sgd", "adamw")
 class Recipe:
     """How to train; the defaults are for CIFAR-sized images and networks."""
 
-    optimiser: str = "sgd"
+    optimizer: str = "sgd"
     epochs: int = 40
     batch_size: int = 128
     lr: float = 0.2
@@ -46,7 +52,11 @@ class Recipe:
     pad: int = 4
     """Pixels by which a crop may be off the middle."""
     flip: bool = True
-    colour: float = 0.0
+    augmix: bool = False
+    """Whether images are mixed with chains of simple operations (see `augmix`); holds up better under corruptions."""
+    contrastive: float = 0.0
+    """Weight of the supervised contrastive loss on features, which makes classes tight and the unknown stand out."""
+    color: float = 0.0
     """How far brightness, contrast and saturation are varied, 0 … 1; a network that has seen it holds on to shapes, and
     knows the unknown better."""
     small_until: float = 0.6
@@ -56,8 +66,8 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.optimiser not in OPTIMISERS:
-            raise ValueError(f"optimiser must be one of {OPTIMISERS}, got {self.optimiser!r}.")
+        if self.optimizer not in OPTIMIZERS:
+            raise ValueError(f"optimizer must be one of {OPTIMIZERS}, got {self.optimizer!r}.")
         limits = {
             "epochs": (1, math.inf),
             "batch_size": (2, math.inf),
@@ -68,7 +78,8 @@ class Recipe:
             "label_smoothing": (0, 1),
             "distillation": (0, 1),
             "pad": (0, math.inf),
-            "colour": (0, 1),
+            "color": (0, 1),
+            "contrastive": (0, math.inf),
             "small_until": (0, 1),
             "small_size": (0.01, 1),
             "seed": (0, math.inf),
@@ -125,8 +136,9 @@ def train(
     settings = {**asdict(recipe), **(what or {}), "labels": labels, "classes": list(model.classes)}
     history = _resume(model, optimizer, checkpoint, settings) if checkpoint.exists() else []
     yield from history
+    extractor = _extractor(model, data)
     for number in range(len(history), recipe.epochs):
-        history.append(_epoch(model, optimizer, data, recipe, number, teacher, progress))
+        history.append(_epoch(extractor, optimizer, data, recipe, number, teacher, progress))
         _save(model, optimizer, checkpoint, settings, history)
         yield history[-1]
     model.eval()
@@ -135,54 +147,21 @@ def train(
 def varied(samples: Tensor, recipe: Recipe, generator: torch.Generator) -> Tensor:
     """Return images or clouds as training shows them."""
     if samples.dim() == 3:
-        return deform(samples, generator)
-    images = augment(samples, recipe, generator)
-    return recolour(images, recipe.colour, generator) if recipe.colour else images
+        return stretched(samples, generator)
+    images = shifted(samples, recipe.pad, recipe.flip, generator)
+    if recipe.augmix:
+        images = augmix(as_float(images), generator)
+    return recolored(images, recipe.color, generator) if recipe.color else images
 
 
-def augment(images: Tensor, recipe: Recipe, generator: torch.Generator) -> Tensor:
-    """Return images flipped and shifted at random, each in a way of its own; the border is mirrored."""
-    count, _, height, width = images.shape
-    pad = min(recipe.pad, height - 1, width - 1)
-    padded = F.pad(images.float(), (pad,) * 4, mode="reflect").to(images.dtype)
-    top, left = (torch.randint(0, 2 * pad + 1, (count,), generator=generator) for _ in range(2))
-    rows = top[:, None] + torch.arange(height)
-    columns = left[:, None] + torch.arange(width)
-    if recipe.flip:
-        flipped = torch.rand(count, generator=generator) < 0.5
-        columns = torch.where(flipped[:, None], columns.flip(1), columns)
-    samples = torch.arange(count)[:, None, None]
-    return padded.permute(0, 2, 3, 1)[samples, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
-
-
-def deform(clouds: Tensor, generator: torch.Generator) -> Tensor:
-    """Return clouds stretched along each axis by U(2/3, 3/2), as DGCNN's are; its shifts a model would undo."""
-    low, high = 2 / 3, 3 / 2
-    return clouds * (low + (high - low) * torch.rand(len(clouds), 1, 3, generator=generator))
-
-
-def recolour(images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
-    """Return images in 0 … 1 with brightness, contrast and saturation of their own, some of them grey.
-
-    The factors are uniform in 1 ± 0.5, ± 0.7 and ± 1 times the strength, as in contrastive learning (SimCLR, Chen et
-    al., 2020); a share of 0.15 times the strength becomes grey.
-    """
-    x = as_float(images)
-
-    def factor(spread: float) -> Tensor:
-        return 1 + strength * spread * (2 * torch.rand(len(x), 1, 1, 1, generator=generator) - 1)
-
-    x = x * factor(0.5)
-    mean = x.mean(dim=(1, 2, 3), keepdim=True)
-    x = mean + (x - mean) * factor(0.7)
-    grey = x.mean(dim=1, keepdim=True)
-    colourless = torch.rand(len(x), 1, 1, 1, generator=generator) < 0.15 * strength
-    x = grey + (x - grey) * torch.where(colourless, 0.0, factor(1.0))
-    return x.clamp(0, 1)
+def _extractor(model: SourceModel, data: Dataset) -> FeatureExtractor:
+    model.eval()
+    device = next(model.parameters()).device
+    return locate_features(model, as_float(data.batch([0, 1])).to(device), len(model.classes))
 
 
 def _epoch(
-    model: SourceModel,
+    model: FeatureExtractor,
     optimizer: torch.optim.Optimizer,
     data: Dataset,
     recipe: Recipe,
@@ -205,15 +184,17 @@ def _epoch(
         indices = order[step * recipe.batch_size : (step + 1) * recipe.batch_size]
         images = varied(data.batch(indices), recipe, generator)
         labels = data.labels[indices].to(device)
-        logits = model(_shrunk(images, recipe.side(number, images.shape[-1])).to(device))
-        loss = F.cross_entropy(logits, labels, label_smoothing=recipe.label_smoothing)
+        out = model(_sized(images, recipe, number).to(device))
+        loss = F.cross_entropy(out.logits, labels, label_smoothing=recipe.label_smoothing)
+        if recipe.contrastive:
+            loss = loss + recipe.contrastive * supervised_contrastive(out.features, labels, TEMPERATURE)
         if teacher is not None:
-            loss = torch.lerp(loss, distillation(logits, teacher, images.to(device)), recipe.distillation)
+            loss = torch.lerp(loss, distillation(out.logits, teacher, images.to(device)), recipe.distillation)
         optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
         optimizer.step()
         loss_sum += loss.detach()
-        right += (logits.detach().argmax(1) == labels).sum()
+        right += (out.logits.detach().argmax(1) == labels).sum()
     seen = steps * recipe.batch_size
     return Epoch(
         number + 1,
@@ -223,6 +204,10 @@ def _epoch(
     )
 
 
+def _sized(samples: Tensor, recipe: Recipe, epoch: int) -> Tensor:
+    return shrunk(samples, recipe.side(epoch, samples.shape[-1])) if samples.dim() == 4 else samples
+
+
 def distillation(logits: Tensor, teacher: nn.Module, images: Tensor) -> Tensor:
     """Return the cross entropy of a model's answers with its teacher's (Hinton et al., 2015), at temperature 1."""
     with torch.no_grad():
@@ -230,18 +215,12 @@ def distillation(logits: Tensor, teacher: nn.Module, images: Tensor) -> Tensor:
     return F.cross_entropy(logits, answers)
 
 
-def _shrunk(images: Tensor, side: int) -> Tensor:
-    if images.dim() != 4 or side == images.shape[-1]:
-        return images
-    return F.interpolate(images, (side, side), mode="bilinear", antialias=True, align_corners=False)
-
-
 def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    """Return the optimiser; weights decay, biases and normalisation do not."""
+    """Return the optimizer; weights decay, biases and normalisation do not."""
     decayed = [parameter for parameter in model.parameters() if parameter.dim() > 1]
     free = [parameter for parameter in model.parameters() if parameter.dim() <= 1]
     groups = [{"params": decayed, "weight_decay": recipe.weight_decay}, {"params": free, "weight_decay": 0.0}]
-    if recipe.optimiser == "adamw":
+    if recipe.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=recipe.lr, betas=(recipe.momentum, 0.99))
     return torch.optim.SGD(groups, lr=recipe.lr, momentum=recipe.momentum, nesterov=recipe.momentum > 0)
 
