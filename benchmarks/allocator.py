@@ -21,7 +21,7 @@ def measure(keep: bool) -> dict[str, float]:
     import torch  # noqa: PLC0415
 
     from owttt import models  # noqa: PLC0415
-    from owttt.allocator import keep_freed_memory  # noqa: PLC0415
+    from owttt._utils.allocator import keep_freed_memory  # noqa: PLC0415
 
     if keep:
         keep_freed_memory()

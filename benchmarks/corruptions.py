@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from owttt.data.corruptions import COMMON, corrupt
+from owttt.data.corruptions.images import COMMON, corrupt
 
 DRAWS = 4
 

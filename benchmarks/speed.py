@@ -27,11 +27,11 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal, kl_divergence
 
 import owttt
-from owttt.features import FeatureExtractor
 from owttt.functional import Gaussian, isolated_samples, otsu_threshold, symmetric_kl
 from owttt.methods.alignment import GlobalAlignment
 from owttt.models import cifar_resnet
-from owttt.norm import moving_statistics
+from owttt.network.features import FeatureExtractor
+from owttt.network.norm import moving_statistics
 
 Work = Callable[[], object]
 

@@ -17,13 +17,13 @@ from typing import Any
 from rich.console import Console
 
 from owttt import METHODS, data, models
-from owttt.allocator import keep_freed_memory
+from owttt._utils.allocator import keep_freed_memory
+from owttt._utils.files import write_json
+from owttt._utils.progress import live
 from owttt.bench.figures import overview
 from owttt.bench.run import make_adapter, make_stream, record, steps
 from owttt.bench.spec import RunSpec
-from owttt.bench.tables import methods_table
-from owttt.progress import live
-from owttt.provenance import write_json
+from owttt.bench.text import methods_table
 
 
 def main(arguments: list[str] | None = None) -> dict[str, dict[str, Any]]:

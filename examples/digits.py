@@ -22,10 +22,10 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import owttt
+from owttt._utils.progress import track
 from owttt.bench.figures import overview
 from owttt.bench.run import outcome, steps
-from owttt.bench.tables import methods_table
-from owttt.progress import track
+from owttt.bench.text import methods_table
 
 CLASSES, BATCH, DRAWS = 10, 256, 6
 
@@ -52,17 +52,17 @@ def network(width: int = 32) -> nn.Module:
 def train(model: nn.Module, x: Tensor, y: Tensor, epochs: int, random: torch.Generator) -> None:
     """Train on the source, with shifts by a pixel and a little noise."""
     batches = -(-len(x) // 60)
-    optimiser = torch.optim.AdamW(model.parameters(), weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 1e-2, total_steps=epochs * batches)
+    optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, total_steps=epochs * batches)
     model.train()
     for _ in track(range(epochs), "training the source model"):
         for rows in torch.split(torch.randperm(len(x), generator=random), 60):
             down, right = torch.randint(3, (2,), generator=random).tolist()
             shifted = F.pad(x[rows], (1, 1, 1, 1))[:, :, down : down + 8, right : right + 8]
             noisy = shifted + 0.1 * torch.randn(shifted.shape, generator=random)
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             torch.autograd.backward(F.cross_entropy(model(noisy), y[rows], label_smoothing=0.1))
-            optimiser.step()
+            optimizer.step()
             schedule.step()
     model.eval()
 

@@ -29,7 +29,7 @@ class PseudoLabel(Method):
 
     def setup(self) -> None:
         """Train all but the head."""
-        self.optimise_backbone(self.lr, self.momentum)
+        self.optimize_backbone(self.lr, self.momentum)
 
     def adapt(self, x: Tensor, out: Forward, verdict: Verdict) -> None:
         """Take one step."""

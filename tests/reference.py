@@ -113,7 +113,7 @@ class Reference:
         for f, row in zip(z, logits, strict=True):
             if self.score_name == "cosine":
                 scores.append(max(0, 1 - max(float(F.cosine_similarity(f, p, dim=0)) for p in self.prototypes)))
-            elif self.score_name == "centred":
+            elif self.score_name == "centered":
                 cosines = [float(F.cosine_similarity(f - self.mean, m - self.mean, dim=0)) for m in self.class_means]
                 scores.append(max(0, 1 - max(cosines)))
             elif self.score_name == "energy":
@@ -126,7 +126,7 @@ class Reference:
     def tau(self, scores):
         if isinstance(self.rule, float):
             return self.rule
-        tau = threshold(scores, self.weighted, unit=self.score_name in ("cosine", "centred", "max-softmax"))
+        tau = threshold(scores, self.weighted, unit=self.score_name in ("cosine", "centered", "max-softmax"))
         return tau if self.rule is None else min(max(tau, self.rule[0]), self.rule[1])
 
     def step(self, x):
@@ -232,9 +232,9 @@ def entropy(logits):
 class Tent(BN):
     """Adam on the affine parameters, from the formulas of Adam."""
 
-    def __init__(self, *args, lr=1e-3, optimiser="adam", momentum=0.9, prune=False, **options):
+    def __init__(self, *args, lr=1e-3, optim="adam", momentum=0.9, prune=False, **options):
         super().__init__(*args, **options)
-        self.lr, self.optimiser, self.momentum, self.prune = lr, optimiser, momentum, prune
+        self.lr, self.optim, self.momentum, self.prune = lr, optim, momentum, prune
         self.m, self.v, self.t = {}, {}, 0
 
     def adapt(self, x, scores, tau):
@@ -245,7 +245,7 @@ class Tent(BN):
             return
         loss = sum(entropy(logits[i]) for i in rows) / len(rows)
         gradients = {k: g for k, g in self.gradients(model, loss).items() if k.split(".")[0] in ("norm", "last")}
-        if self.optimiser == "sgd":
+        if self.optim == "sgd":
             self.sgd(gradients, self.lr, self.momentum)
             return
         self.t += 1

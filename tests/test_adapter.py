@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 import owttt
-from owttt import METHODS, PRESETS, UNKNOWN, Fixed, Method, Otsu, SourceStats, state, wrap
+from owttt import METHODS, PRESETS, UNKNOWN, Fixed, Method, Otsu, SourceStats, wrap
+from owttt._utils import state
 from owttt.methods import OWTTT, Tent
 from tests.world import CLASSES, make_world
 
@@ -152,8 +153,8 @@ def test_bad_wrapping_is_told():
             attempt(**{option: value})
     with pytest.raises(ValueError, match="alpha"):
         attempt("bn", alpha=2.0)
-    with pytest.raises(ValueError, match="optimiser"):
-        attempt("tent", optimiser="lbfgs")
+    with pytest.raises(ValueError, match="optim"):
+        attempt("tent", optim="lbfgs")
     with pytest.raises(ValueError, match="one score a sample, 40, got shape"):
         attempt(score=lambda out, _: out.features)(X)
 
@@ -169,7 +170,7 @@ def test_networks_that_cannot_be_adapted_are_told_when_wrapping():
     source = SourceStats.fit(model, [(WORLD.x, WORLD.y)], CLASSES)
     with pytest.raises(ValueError, match="'bn' replaces the statistics of BatchNorm layers and this network has none"):
         wrap(model, "bn", source=source)
-    with pytest.raises(ValueError, match="'tent' trains the scale and shift of normalisation layers"):
+    with pytest.raises(ValueError, match="'tent' trains the scale and shift of normalization layers"):
         wrap(model, "tent", source=source)
 
 
@@ -386,7 +387,7 @@ def test_a_method_cannot_spoil_the_answer():
     assert Spoils.name == "Spoils"
 
 
-def test_one_absurd_batch_does_not_brick_a_network_without_normalisation():
+def test_one_absurd_batch_does_not_brick_a_network_without_normalization():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, CLASSES))
     source = SourceStats.fit(model, [(WORLD.x, WORLD.y)], CLASSES)

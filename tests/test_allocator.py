@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from owttt.allocator import keep_freed_memory
+from owttt._utils.allocator import keep_freed_memory
 
 COUNT_FAULTS = """
 import resource, torch
-from owttt.allocator import keep_freed_memory
+from owttt._utils.allocator import keep_freed_memory
 if {keep}: assert keep_freed_memory()
 def layers(): return len([torch.ones(4_000_000) for _ in range(8)])
 for _ in range(3): layers()

@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from owttt.bench.campaign import Campaign, summarise
-from owttt.bench.grid import find, paper
+from owttt.bench.selection import Campaign, summarize
+from owttt.bench.tables import find, paper
 from owttt.cli import main
 from tests.test_cli import place  # noqa: F401
 
@@ -93,12 +93,12 @@ def test_a_cell_is_the_mean_over_corruptions_and_its_deviation_is_over_seeds():
     def record(seed, value):
         return {"spec": {"stream": {"seed": seed}}, "metrics": {"acc_s": value, "acc_h": value / 2}}
 
-    cell = summarise([record(0, 0.8), record(0, 0.6), record(1, 0.5), record(1, 0.5)], ("acc_s", "acc_h"))
+    cell = summarize([record(0, 0.8), record(0, 0.6), record(1, 0.5), record(1, 0.5)], ("acc_s", "acc_h"))
     assert cell.mean == pytest.approx((60, 30))
     assert cell.deviation == pytest.approx((14.142, 7.071), abs=1e-3)
     assert cell.seeds == {0: pytest.approx((70, 35)), 1: pytest.approx((50, 25))}
-    assert summarise([record(0, 0.8)], ("acc_s",)).deviation == (None,)
-    nothing = summarise([record(0, 0.8), record(0, math.nan)], ("acc_s",))
+    assert summarize([record(0, 0.8)], ("acc_s",)).deviation == (None,)
+    nothing = summarize([record(0, 0.8), record(0, math.nan)], ("acc_s",))
     assert (nothing.mean, nothing.seeds) == ((None,), {0: (None,)})
 
 

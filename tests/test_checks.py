@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from owttt import METHODS, Method
 from owttt.checks import CHECKS, batch_norm_network, check_method, make_world
 from owttt.methods import OWTTT, Tent
-from owttt.norm import batch_norms
+from owttt.network.norm import batch_norms
 
 
 @pytest.mark.parametrize("order", ["predict-then-adapt", "adapt-then-predict"])
@@ -19,25 +19,25 @@ def test_methods_keep_the_contract(method, check, order):
     CHECKS[check](method, order=order)
 
 
-@pytest.mark.parametrize("score", ["centred", "energy", "max-softmax"])
+@pytest.mark.parametrize("score", ["centered", "energy", "max-softmax"])
 def test_owttt_keeps_the_contract_with_every_score(score):
     check_method("owttt", score=score)
 
 
 def test_instances_classes_and_options_are_checked_alike():
-    check_method(Tent(lr=1e-2, optimiser="sgd"))
+    check_method(Tent(lr=1e-2, optim="sgd"))
     check_method(OWTTT, keep_rate=1.0, threshold="adaptive-unweighted", classifier="head")
     for method in ("tent", "shot", "ttt++", "ttac"):
         check_method(method, prune=True)
 
 
 class Learner(Method):
-    """A sound method, to be broken below: entropy minimisation of the whole backbone by plain SGD."""
+    """A sound method, to be broken below: entropy minimization of the whole backbone by plain SGD."""
 
     name = "learner"
 
     def setup(self):
-        self.optimise_backbone(1e-3, 0.9)
+        self.optimize_backbone(1e-3, 0.9)
 
     def loss(self, x, out, verdict):
         logits = self.network(x).logits

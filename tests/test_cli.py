@@ -19,7 +19,7 @@ from owttt.bench.run import make_adapter, make_stream, outcome, steps
 from owttt.bench.spec import RunSpec, paper_preset
 from owttt.cli import main
 from owttt.cli.arguments import option
-from owttt.data.catalogue import catalogue
+from owttt.data.catalog import catalog
 from tests.test_training import save_npz
 
 NAMES = ("red", "green", "blue")
@@ -235,9 +235,9 @@ def test_data_list_says_what_where_from_and_whether_it_is_there(tmp_path, monkey
     monkeypatch.setenv("OWTTT_DATA", str(tmp_path))
     assert main(["data", "list"]) == 0
     shown = capsys.readouterr().out
-    for name, entry in catalogue().items():
+    for name, entry in catalog().items():
         assert re.search(rf"^ *{name} .*\bno\b", shown, re.MULTILINE), name
-        assert entry.licence.split(",")[0].split()[0] in shown
+        assert entry.license.split(",")[0].split()[0] in shown
 
 
 def test_data_get_tries_all_and_tells_what_failed(tmp_path, monkeypatch, capsys):

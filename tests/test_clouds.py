@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from owttt.bench.report.looks import looks
-from owttt.data.cloud_corruptions import CLOUD_CONSTANTS, CLOUD_CORRUPTIONS, corrupt_clouds
-from owttt.data.cloud_corruptions.points import in_unit_ball
-from owttt.data.cloud_corruptions.view import standpoint, visible
+from owttt.data.corruptions.clouds import CLOUD_CONSTANTS, CLOUD_CORRUPTIONS, corrupt_clouds
+from owttt.data.corruptions.clouds.points import in_unit_ball
+from owttt.data.corruptions.clouds.view import standpoint, visible
 from owttt.data.corruptions.randomness import Randomness
 from owttt.data.dataset import ArrayImages, Frame
+from owttt.data.generated.solids import SOLIDS
+from owttt.data.readers.voxels import DigitClouds, VoxelClouds, surface
 from owttt.data.registry import load
-from owttt.data.solids import SOLIDS
-from owttt.data.voxels import DigitClouds, VoxelClouds, surface
 
 
 def spheres(count=5, points=256):
@@ -25,7 +25,7 @@ def spheres(count=5, points=256):
 
 
 def cube(points):
-    """The published normalisation, literally."""
+    """The published normalization, literally."""
     low = [min(point[axis] for point in points) for axis in range(3)]
     high = [max(point[axis] for point in points) for axis in range(3)]
     longest = max(high[axis] - low[axis] for axis in range(3))

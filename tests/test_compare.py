@@ -6,7 +6,7 @@ import io
 import pytest
 
 from owttt.bench.compare import below, gaps, ranks
-from owttt.bench.tables import FORMATS, ours_of
+from owttt.bench.text import FORMATS, ours_of
 
 
 def cell(row, seeds, column="mnist", published=None):

@@ -8,8 +8,8 @@ import pytest
 import torch
 from PIL import Image
 
-from owttt.data.corruptions import COMMON, CONSTANTS, CORRUPTIONS, EXTRA, corrupt, filters, frost_from_folder
-from owttt.data.corruptions.colour import from_hsv, to_hsv
+from owttt.data.corruptions.images import COMMON, CONSTANTS, CORRUPTIONS, EXTRA, corrupt, filters, frost_from_folder
+from owttt.data.corruptions.images.color import from_hsv, to_hsv
 
 GENERATOR = torch.Generator().manual_seed(0)
 IMAGES = torch.nn.functional.interpolate(
@@ -41,7 +41,7 @@ def test_an_image_gets_the_same_pixels_in_any_batch(name, monkeypatch):
     assert whole.dtype == torch.uint8
     order = torch.tensor([5, 0, 3])
     assert torch.equal(corrupt(IMAGES[order], name, 3, indices=order + 10), whole[order])
-    monkeypatch.setattr("owttt.data.corruptions._CHUNK", 2 * 32 * 32)
+    monkeypatch.setattr("owttt.data.corruptions.images._CHUNK", 2 * 32 * 32)
     assert torch.equal(corrupt(IMAGES, name, 3, indices=range(10, 17)), whole)
     other = corrupt(IMAGES, name, 3, indices=range(10, 17), seed=1)
     assert torch.equal(other, whole) == (name in SEEDLESS)

@@ -9,22 +9,22 @@ import torch
 from PIL import Image
 
 from owttt.data import Frame, load
-from owttt.data.catalogue import catalogue
+from owttt.data.catalog import catalog
 from owttt.data.classes import align, without_known
 from owttt.data.dataset import ArrayImages, Framed
-from owttt.data.noise import NOISE, Noise
-from owttt.data.npm import CIFAR10_CLASSES
+from owttt.data.fetching.npm import CIFAR10_CLASSES
+from owttt.data.generated.noise import NOISE, Noise
 from owttt.data.registry import CORRUPTED, OPENERS, corruptions_of
 from tests import official
 
 
-def test_every_set_of_the_catalogue_can_be_opened_and_says_where_it_comes_from():
-    assert set(catalogue()) == {*OPENERS, *CORRUPTED}
-    for name, entry in catalogue().items():
+def test_every_set_of_the_catalog_can_be_opened_and_says_where_it_comes_from():
+    assert set(catalog()) == {*OPENERS, *CORRUPTED}
+    for name, entry in catalog().items():
         assert entry.files, name
         assert entry.sources or entry.by_hand, name
         assert entry.about, name
-        assert entry.licence, name
+        assert entry.license, name
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
@@ -219,7 +219,7 @@ def test_clouds(tmp_path):
 
 
 def test_missing_files_name_path_and_command(tmp_path):
-    for name in catalogue():
+    for name in catalog():
         with pytest.raises((FileNotFoundError, ImportError)) as caught:
             load(
                 name,

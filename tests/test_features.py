@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from owttt import SourceStats, wrap
-from owttt.features import locate_features
+from owttt.network.features import locate_features
 
 
 class Residual(nn.Module):

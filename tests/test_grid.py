@@ -7,9 +7,9 @@ import pytest
 
 from owttt import METHODS, PRESETS
 from owttt.adapter import _make
-from owttt.bench import grid as module
-from owttt.bench.grid import changed, find, paper
-from owttt.data.corruptions import COMMON
+from owttt.bench import tables as module
+from owttt.bench.tables import changed, find, paper
+from owttt.data.corruptions.images import COMMON
 
 SLIPS = {(49.38, 98.48, 64.95)}
 """Where the paper's own three numbers do not fit together: TEST on VisDA-C against SVHN, Acc_H would be 65.78."""

@@ -11,18 +11,18 @@ FEATURES = torch.randn(9, 6, generator=torch.Generator().manual_seed(1), dtype=t
 MEANS = torch.randn(5, 6, generator=torch.Generator().manual_seed(2), dtype=torch.float64) + 1
 
 
-def test_entropy_and_information_maximisation():
+def test_entropy_and_information_maximization():
     rows = [float(reference.entropy(row)) for row in LOGITS]
     torch.testing.assert_close(functional.entropy(LOGITS).tolist(), rows)
     mean = LOGITS.softmax(dim=1).mean(dim=0)
     diversity = -sum(float(m) * math.log(float(m)) for m in mean)
-    found = float(functional.information_maximisation(LOGITS))
+    found = float(functional.information_maximization(LOGITS))
     torch.testing.assert_close(found, sum(rows) / 9 - diversity)
 
 
 def test_certain_logits_have_finite_gradients():
     logits = torch.tensor([[200.0, 0.0], [300.0, 0.0]], requires_grad=True)
-    (functional.information_maximisation(logits) + functional.entropy(logits).mean()).backward()
+    (functional.information_maximization(logits) + functional.entropy(logits).mean()).backward()
     assert logits.grad.isfinite().all()
 
 
@@ -32,8 +32,8 @@ def test_scores():
     for i, z in enumerate(FEATURES):
         cosines = [float(z @ m / (z.norm() * m.norm())) for m in MEANS]
         torch.testing.assert_close(float(functional.cosine_score(FEATURES, prototypes)[i]), 1 - max(cosines))
-        centred = [float((z - mean) @ (m - mean) / ((z - mean).norm() * (m - mean).norm())) for m in MEANS]
-        torch.testing.assert_close(float(functional.centred_score(FEATURES, MEANS, mean)[i]), 1 - max(centred))
+        centered = [float((z - mean) @ (m - mean) / ((z - mean).norm() * (m - mean).norm())) for m in MEANS]
+        torch.testing.assert_close(float(functional.centered_score(FEATURES, MEANS, mean)[i]), 1 - max(centered))
     for i, row in enumerate(LOGITS):
         total = sum(math.exp(float(v)) for v in row)
         torch.testing.assert_close(float(functional.energy_score(LOGITS)[i]), -math.log(total))

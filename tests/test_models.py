@@ -10,7 +10,7 @@ from torch import nn
 
 import owttt
 from owttt import models
-from owttt.data.optional import require
+from owttt._utils.optional import require
 from owttt.models import NETWORKS, Preprocessing, SourceModel, build, cifar_resnet, imagenet
 from owttt.models.resnet import Bottleneck, ResNet
 from owttt.training import accuracy, batches
@@ -87,7 +87,7 @@ def test_wrong_input_is_refused():
     model = identity()
     with pytest.raises(ValueError, match=r"Expected images \(B, 3, H, W\), got \(2, 1, 4, 4\)"):
         model(torch.rand(2, 1, 4, 4))
-    with pytest.raises(ValueError, match=r"Float images must be in 0 … 1, got values up to 255.*Do not normalise"):
+    with pytest.raises(ValueError, match=r"Float images must be in 0 … 1, got values up to 255.*Do not normalize"):
         model(torch.full((1, 3, 4, 4), 255.0))
     with pytest.raises(ValueError, match="Float images must be in 0 … 1, got values up to nan"):
         model(torch.full((1, 3, 4, 4), float("nan")))
@@ -96,7 +96,7 @@ def test_wrong_input_is_refused():
     for dtype in (torch.int64, torch.bool):
         with pytest.raises(ValueError, match="uint8 or float, got torch"):
             model(torch.zeros(1, 3, 4, 4, dtype=dtype))
-    assert model(torch.randn(1, 3, 4, 4).clamp(-3, 3)).shape == (1, 3, 4, 4), "noise in normalised space is fine"
+    assert model(torch.randn(1, 3, 4, 4).clamp(-3, 3)).shape == (1, 3, 4, 4), "noise in normalized space is fine"
     assert model.train()(torch.rand(1, 3, 8, 8)).shape == (1, 3, 8, 8), "training may use other sizes"
 
 

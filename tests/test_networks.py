@@ -7,7 +7,7 @@ import torch
 
 from owttt import METHODS, SourceStats, wrap
 from owttt.models import build
-from owttt.models.dgcnn import DGCNN, EdgeConvolution, neighbours
+from owttt.models.dgcnn import DGCNN, EdgeConvolution, neighbors
 from owttt.models.source_model import Preprocessing, SourceModel
 from owttt.models.vit import Block, ViT
 
@@ -16,14 +16,14 @@ def clouds(count=6, points=32, seed=0):
     return torch.randn(count, points, 3, generator=torch.Generator().manual_seed(seed))
 
 
-def test_neighbours_are_the_nearest():
+def test_neighbors_are_the_nearest():
     x = clouds(2, 12)
-    found = neighbours(x, 4)
+    found = neighbors(x, 4)
     for batch in range(2):
         for point in range(12):
             distances = [float((x[batch, point] - other).norm()) for other in x[batch]]
             assert set(found[batch, point].tolist()) == set(sorted(range(12), key=distances.__getitem__)[:4])
-    assert neighbours(x, 50).shape == (2, 12, 12), "never more than there are"
+    assert neighbors(x, 50).shape == (2, 12, 12), "never more than there are"
 
 
 def test_an_edge_convolution_is_what_the_paper_writes():
@@ -35,7 +35,7 @@ def test_an_edge_convolution_is_what_the_paper_writes():
     x = clouds(2, 10)
     first, second = layer.theirs.weight, layer.own.weight + layer.theirs.weight
     made = layer(x)
-    index = neighbours(x, 4)
+    index = neighbors(x, 4)
     for batch in range(2):
         for i in range(10):
             edges = []

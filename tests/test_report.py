@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from owttt.bench.figures import DRAW
-from owttt.bench.grid import paper
 from owttt.bench.report.sections import plain as plain_text
+from owttt.bench.tables import paper
 from owttt.cli import main
 from tests.test_cli import place  # noqa: F401
 

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from owttt import SourceStats, wrap
-from owttt.moments import BatchSpread
+from owttt.source.moments import BatchSpread
 from tests import reference
 from tests.world import CLASSES, make_world
 

@@ -10,11 +10,11 @@ import torch
 
 from owttt import UNKNOWN
 from owttt.data import Frame, Stream, StreamSpec
-from owttt.data.cloud_corruptions import CLOUD_CORRUPTIONS, corrupt_clouds
-from owttt.data.corruptions import COMMON, corrupt
+from owttt.data.corruptions.clouds import CLOUD_CORRUPTIONS, corrupt_clouds
+from owttt.data.corruptions.images import COMMON, corrupt
 from owttt.data.dataset import ArrayImages
-from owttt.data.noise import Noise
-from owttt.data.plan import BURST_SHARE, plan
+from owttt.data.generated.noise import Noise
+from owttt.data.streams.plan import BURST_SHARE, plan
 from tests import official
 
 SPEC = StreamSpec(known="k", unknown=("u",), batch_size=16)

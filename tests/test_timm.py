@@ -82,7 +82,7 @@ def test_two_heads_are_averaged_and_the_last_one_called_has_the_features(tmp_pat
     exercise(model, "input:head_dist", tmp_path, ("owttt",))
 
 
-def test_networks_by_name_bring_their_colours():
+def test_networks_by_name_bring_their_colors():
     job = Job("npz:any.npz", "timm:resnet10t", size=32)
     data = ArrayImages(np.zeros((4, 3, 32, 32), np.uint8), [0, 1, 2, 0], ["a", "b", "c"])
     model = make_model(job, data)

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-from owttt import SourceStats, models, storage
+from owttt import SourceStats, models
+from owttt._utils import tensors as tensor_files
 from owttt.cli import main
-from owttt.data.cloud_corruptions import CLOUD_CORRUPTIONS
+from owttt.data.corruptions.clouds import CLOUD_CORRUPTIONS
 from owttt.data.dataset import ArrayImages
 from owttt.models import Preprocessing, SourceModel, cifar_resnet
 from owttt.training import Job, Recipe, accuracy, batches, train, train_source
@@ -25,7 +26,7 @@ from owttt.training.source import average, make_model
 RECIPE = Recipe(epochs=3, batch_size=16, lr=0.1, pad=2)
 
 
-def coloured(count, seed=0, size=16):
+def colored(count, seed=0, size=16):
     """Images whose class is the brightest channel."""
     random = np.random.default_rng(seed)
     labels = np.arange(count) % 3
@@ -35,7 +36,7 @@ def coloured(count, seed=0, size=16):
 
 
 def dataset(count=96, seed=0):
-    return ArrayImages(*coloured(count, seed), ["red", "green", "blue"])
+    return ArrayImages(*colored(count, seed), ["red", "green", "blue"])
 
 
 def model(seed=0):
@@ -44,7 +45,7 @@ def model(seed=0):
 
 
 def save_npz(path):
-    (x_train, y_train), (x_test, y_test) = coloured(96), coloured(30, 1)
+    (x_train, y_train), (x_test, y_test) = colored(96), colored(30, 1)
     np.savez(path, x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test, names=["red", "green", "blue"])
 
 
@@ -133,7 +134,7 @@ def test_what_is_wrong_with_a_job_is_found_before_training(tmp_path):
         job(tmp_path, width=0)
     with pytest.raises(ValueError, match="points must be at least 2, got 0"):
         job(tmp_path, points=0)
-    x, y = coloured(96)
+    x, y = colored(96)
     np.savez(tmp_path / "plain.npz", x=x, y=y)
     plain = replace(job(tmp_path), data=f"npz:{tmp_path / 'plain.npz'}")
     with pytest.raises(ValueError, match="has no test images of its own; name some with --test"):
@@ -175,7 +176,7 @@ def test_augmentation_shifts_mirrors_and_flips_as_a_loop_would():
     assert torch.equal(plain, images)
 
 
-def test_colours_are_varied_as_a_loop_would():
+def test_colors_are_varied_as_a_loop_would():
     images = torch.randint(0, 256, (400, 3, 4, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
     made = recolored(images, 0.8, torch.Generator().manual_seed(0))
     draws = torch.Generator().manual_seed(0)
@@ -189,8 +190,8 @@ def test_colours_are_varied_as_a_loop_would():
                 pixel = x[:, row, column]
                 expected = (pixel.mean() + (pixel - pixel.mean()) * factor).clamp(0, 1)
                 assert torch.allclose(made[number, :, row, column].double(), expected, atol=1e-5)
-    colourless = (made.amax(1) - made.amin(1)).amax(dim=(1, 2)) < 1e-6
-    assert 0.06 < colourless.float().mean() < 0.2
+    colorless = (made.amax(1) - made.amin(1)).amax(dim=(1, 2)) < 1e-6
+    assert 0.06 < colorless.float().mean() < 0.2
     assert torch.allclose(recolored(images, 0.0, draws), images.float() / 255)
     assert torch.equal(recolored(images.float() / 255, 0.8, torch.Generator().manual_seed(0)), made)
 
@@ -219,7 +220,7 @@ def test_a_model_learns_from_its_teacher(tmp_path):
     """With a weight of 1 the labels do not matter: it learns the teacher's mistakes."""
     teacher = model(3)
     list(train(teacher, dataset(), replace(RECIPE, epochs=6), tmp_path / "t", progress=False))
-    mistaken = ArrayImages(coloured(96)[0], (coloured(96)[1] + 1) % 3, ["red", "green", "blue"])
+    mistaken = ArrayImages(colored(96)[0], (colored(96)[1] + 1) % 3, ["red", "green", "blue"])
     learner = model()
     recipe = replace(RECIPE, epochs=6, distillation=1.0)
     list(train(learner, mistaken, recipe, tmp_path / "l", teacher=teacher, progress=False))
@@ -334,7 +335,7 @@ def test_a_killed_command_resumes(tmp_path):
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    _, description = storage.read(checkpoint, "training checkpoint")
+    _, description = tensor_files.read(checkpoint, "training checkpoint")
     assert 1 <= len(description["history"]) < 15
     shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert "epoch  15 of 15" in shown

@@ -8,7 +8,7 @@ import torch
 
 from owttt import SourceStats, wrap
 from owttt.methods import OWTTT
-from owttt.norm import batch_norms
+from owttt.network.norm import batch_norms
 from tests import reference
 from tests.world import CLASSES, make_world
 

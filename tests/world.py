@@ -53,11 +53,11 @@ def make_world(norm: bool = True, signed: bool = False, dtype: torch.dtype = tor
             templates[CLASSES:] *= -1
         y = torch.arange(240) % CLASSES
         x = templates[y] + 0.5 * torch.randn(240, 1, 8, 8, dtype=dtype)
-        optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
         for _ in range(3 if signed else 40):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             F.cross_entropy(model(x), y).backward()
-            optimiser.step()
+            optimizer.step()
         model.zero_grad()
         kinds = torch.randint(CLASSES + UNKNOWNS, (8 * batch - 7,))
         images = 0.7 * templates[kinds] + 0.4 + 0.6 * torch.randn(len(kinds), 1, 8, 8, dtype=dtype)

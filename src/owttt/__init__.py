@@ -10,10 +10,10 @@
 from owttt import data, models
 from owttt.adapter import Adapter, wrap
 from owttt.detector import SCORES, THRESHOLDS, Fixed, Otsu
-from owttt.method import Method, Setting
 from owttt.methods import METHODS
+from owttt.methods.base import Method, Setting
+from owttt.methods.presets import PRESETS, Preset
 from owttt.metrics import OpenWorldMetrics
-from owttt.presets import PRESETS, Preset
 from owttt.source import SourceStats
 from owttt.types import UNKNOWN, Forward, Prediction, Verdict
 

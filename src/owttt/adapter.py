@@ -12,14 +12,15 @@ from typing import Any, Final, Literal, Self, cast, final
 import torch
 from torch import Tensor, nn
 
-from owttt import state, storage
+from owttt._utils import state
+from owttt._utils import tensors as tensor_files
+from owttt._utils.suggest import suggest
 from owttt.detector import Detector, NamedScore, Score, Threshold, as_score, as_threshold, is_unit
-from owttt.features import FeatureFunction, same_features, uncompiled
 from owttt.functional import cosine_similarity, wide
-from owttt.method import Method, Setting
 from owttt.methods import METHODS
-from owttt.names import nearest
-from owttt.presets import preset_options
+from owttt.methods.base import Method, Setting
+from owttt.methods.presets import preset_options
+from owttt.network.features import FeatureFunction, same_features, uncompiled
 from owttt.source import SourceStats, fingerprint
 from owttt.types import ADAPT_THEN_PREDICT, PREDICT_THEN_ADAPT, UNKNOWN, Forward, Order, Prediction, Verdict
 
@@ -47,7 +48,7 @@ def wrap(
 
     method      a name in `METHODS`, a Method class, or a configured Method (then without `options`)
     order       "predict-then-adapt": causal, the paper's Algorithm 1; "adapt-then-predict": the authors' program
-    score       "cosine" (the paper's), "centred", "energy", "max-softmax", or a callable; high = unknown
+    score       "cosine" (the paper's), "centered", "energy", "max-softmax", or a callable; high = unknown
     threshold   "adaptive" (Otsu, weighted), "adaptive-unweighted" (as printed in the paper), "off", a number (fixed),
                 a pair (adaptive, kept within bounds), or a callable on the window of scores
     window      how many recent scores the threshold is computed from, N_m
@@ -92,14 +93,14 @@ def _make(method: str | Method | type[Method], preset: str | None, options: dict
             )
         return copy.deepcopy(method)
     if isinstance(method, str) and method not in METHODS:
-        raise ValueError(f"No method {method!r}. {nearest(method, METHODS)} Or pass a Method.")
+        raise ValueError(f"No method {method!r}. {suggest(method, METHODS)} Or pass a Method.")
     kind = METHODS[method] if isinstance(method, str) else method
     if not (isinstance(kind, type) and issubclass(kind, Method)):
         raise TypeError(f"method must be a name, a Method or its class, got {kind!r}.")
     known = inspect.signature(kind).parameters
     wrong = sorted(set(options) - set(known))
     if wrong:
-        hint = nearest(wrong[0], known)
+        hint = suggest(wrong[0], known)
         raise TypeError(f"Method {kind.name!r} has no option {wrong}; it takes {sorted(known)}. {hint}")
     return kind(**(preset_options(preset, kind.name) if preset else {}) | options)
 
@@ -155,13 +156,13 @@ class Adapter(nn.Module):
         state.load(self._initial, self, self.method.optimizer)
 
     def save(self, path: str | Path) -> None:
-        """Write the complete state (weights, optimiser, windows, pool, Gaussians) to a safetensors file, atomically."""
-        storage.write(path, state.collect(self, self.method.optimizer), {"kind": KIND, **self.config})
+        """Write the complete state (weights, optimizer, windows, pool, Gaussians) to a safetensors file, atomically."""
+        tensor_files.write(path, state.collect(self, self.method.optimizer), {"kind": KIND, **self.config})
 
     @torch.inference_mode(False)
     def restore(self, path: str | Path) -> Self:
         """Resume from a file that `save` wrote, of an adapter wrapped with the same model, source and options."""
-        tensors, description = storage.read(path, KIND)
+        tensors, description = tensor_files.read(path, KIND)
         theirs = {name: value for name, value in description.items() if name != "kind"}
         mine = self.config
         different = sorted(name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name))

@@ -19,9 +19,9 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from owttt import state
+from owttt._utils import state
 from owttt.adapter import Adapter, wrap
-from owttt.method import Method
+from owttt.methods.base import Method
 from owttt.source import SourceStats
 from owttt.types import Prediction
 
@@ -74,7 +74,7 @@ def batch_norm_network() -> nn.Module:
 
 
 def plain_network() -> nn.Module:
-    """Return a network without any normalisation."""
+    """Return a network without any normalization."""
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, CLASSES))
 
 
@@ -154,7 +154,7 @@ def one_sided_batches(method: AnyMethod, **options: Any) -> None:
 
 
 def no_batch_norm(method: AnyMethod, **options: Any) -> None:
-    """Without BatchNorm (or any normalisation) a method works, or says why not when it wraps."""
+    """Without BatchNorm (or any normalization) a method works, or says why not when it wraps."""
     for network in (plain_network, signed_network):
         world = make_world(network)
         try:

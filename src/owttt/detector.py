@@ -11,9 +11,9 @@ from typing import Final, final
 import torch
 from torch import Tensor, nn
 
-from owttt.functional import centred_score, cosine_score, energy_score, max_softmax_score, otsu_threshold
-from owttt.memory import Queue
-from owttt.names import nearest
+from owttt._utils.queue import Queue
+from owttt._utils.suggest import suggest
+from owttt.functional import centered_score, cosine_score, energy_score, max_softmax_score, otsu_threshold
 from owttt.source import SourceStats
 from owttt.types import Forward, Verdict
 
@@ -25,8 +25,8 @@ def _cosine(out: Forward, source: SourceStats) -> Tensor:
     return cosine_score(out.features, source.prototypes)
 
 
-def _centred(out: Forward, source: SourceStats) -> Tensor:
-    return centred_score(out.features, source.class_means, source.mean)
+def _centered(out: Forward, source: SourceStats) -> Tensor:
+    return centered_score(out.features, source.class_means, source.mean)
 
 
 def _energy(out: Forward, _: SourceStats) -> Tensor:
@@ -54,7 +54,7 @@ SCORES: Final[dict[str, NamedScore]] = {
     score.name: score
     for score in (
         NamedScore("cosine", _cosine, unit=True),
-        NamedScore("centred", _centred, unit=True),
+        NamedScore("centered", _centered, unit=True),
         NamedScore("energy", _energy, unit=False),
         NamedScore("max-softmax", _max_softmax, unit=True),
     )
@@ -105,7 +105,7 @@ def as_score(score: str | Score) -> Score:
     if callable(score):
         return score
     if score not in SCORES:
-        raise ValueError(f"No score {score!r}. {nearest(score, SCORES)} Or pass a callable.")
+        raise ValueError(f"No score {score!r}. {suggest(score, SCORES)} Or pass a callable.")
     return SCORES[score]
 
 
@@ -122,7 +122,7 @@ def as_threshold(threshold: str | float | tuple[float, float] | Threshold, *, un
     if isinstance(threshold, str):
         if threshold not in THRESHOLDS:
             raise ValueError(
-                f"No threshold {threshold!r}. {nearest(threshold, THRESHOLDS)} Or a number, two bounds, a callable."
+                f"No threshold {threshold!r}. {suggest(threshold, THRESHOLDS)} Or a number, two bounds, a callable."
             )
         named = THRESHOLDS[threshold]
         return replace(named, unit=unit) if isinstance(named, Otsu) else named

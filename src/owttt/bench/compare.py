@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from owttt.bench.campaign import Cell, Number
-from owttt.bench.manifest import Record, cells_of
+from owttt.bench.outcome import Record, cells_of
+from owttt.bench.selection import Cell, Number
 
 
 @final

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from owttt._utils.optional import require
 from owttt.adapter import Adapter
 from owttt.bench.engine import prepare
 from owttt.bench.run import device_of, record, steps
 from owttt.bench.spec import RunSpec
-from owttt.data.optional import require
 
 STAGES: Final = (0.25, 0.5, 0.75, 1.0)
 """Shares of the stream after which its features are looked at."""

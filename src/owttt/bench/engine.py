@@ -15,14 +15,14 @@ from typing import Any, Final, final
 import torch
 from filelock import FileLock
 
+from owttt._utils.allocator import keep_freed_memory
 from owttt.adapter import Adapter
-from owttt.allocator import keep_freed_memory
-from owttt.bench.grid import PAPER_NUMBER
 from owttt.bench.results import ALGORITHM, Results
 from owttt.bench.run import load_model, make_adapter, make_stream, record, source_of, steps
 from owttt.bench.spec import RunSpec
-from owttt.data.stream_spec import StreamSpec
-from owttt.data.streams import Stream
+from owttt.bench.tables import PAPER_NUMBER
+from owttt.data.streams.spec import StreamSpec
+from owttt.data.streams.stream import Stream
 from owttt.models.source_model import SourceModel
 from owttt.source import fingerprint
 

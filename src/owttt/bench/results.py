@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
+from owttt._utils.files import write_json
 from owttt.bench.run import FORMAT
 from owttt.bench.spec import RunSpec
-from owttt.provenance import write_json
 
 ALGORITHM: Final = 1
 """Raised whenever a change of the library changes the numbers of a run."""

@@ -13,18 +13,18 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from owttt import models
+from owttt._utils.environment import environment
+from owttt._utils.tensors import digest
 from owttt.adapter import Adapter, Classifier, wrap
 from owttt.bench.spec import RunSpec
 from owttt.data import registry
-from owttt.data.catalogue import data_root
+from owttt.data.catalog import data_root
 from owttt.data.classes import align
 from owttt.data.dataset import Framed
-from owttt.data.streams import Stream
+from owttt.data.streams.stream import Stream
 from owttt.metrics import OpenWorldMetrics
 from owttt.models.source_model import SourceModel
-from owttt.provenance import environment
 from owttt.source import SourceStats, fingerprint
-from owttt.storage import digest
 from owttt.training import batches
 
 CURVES: Final = ("acc_s", "acc_n", "acc_h")

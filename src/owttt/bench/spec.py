@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import PurePath
 from typing import Any, Final, final
 
-from owttt.data.stream_spec import StreamSpec
-from owttt.presets import PRESETS
+from owttt.data.streams.spec import StreamSpec
+from owttt.methods.presets import PRESETS
 from owttt.types import PREDICT_THEN_ADAPT, Order
 
 PRESET_OF_DATA: Final = {

@@ -1,164 +1,133 @@
-"""Results as tables: on the terminal, in Markdown, CSV and LaTeX."""
+"""The paper's tables and figures as grids of runs, with the numbers it prints: read from `paper.toml`."""
 
 from __future__ import annotations
 
-import csv
-import io
-import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, final
 
-from rich.markup import escape
-from rich.table import Table
+from owttt._utils.suggest import suggest
+from owttt.bench.spec import RunSpec, paper_preset, with_paper_batches
+from owttt.data.registry import corruptions_of
+from owttt.data.streams.spec import StreamSpec
 
-from owttt.bench.campaign import Cell, Number
-from owttt.bench.compare import Gap, gaps, ranks
-from owttt.bench.manifest import Record, cells_of
+METRICS: Final = ("acc_s", "acc_n", "acc_h")
+PAPER_NUMBER: Final = 10_000
+"""Known samples of a run on the CIFAR benchmarks."""
 
-METRIC_NAMES: Final = {"acc_s": "Acc_S", "acc_n": "Acc_N", "acc_h": "Acc_H"}
-CLOSE: Final = "≈"
-"""Marks what is not further from the best than their difference varies over the seeds."""
+EMBEDDED: Final = frozenset({"classes", "verdicts", "stages"})
+"""The kinds of pictures that need embeddings of the features."""
+
+_STREAM_FIELDS: Final = frozenset(field.name for field in fields(StreamSpec))
+_SAME: Final = "@same"
 
 
-def methods_table(title: str, outcomes: Mapping[str, Record]) -> Table:
-    """Return a row a method, the best Acc_H in bold."""
-    table = Table(
-        title=escape(title),
-        caption="Acc_S: known samples given their class (a rejected one is wrong), Acc_N: unknown ones rejected, "
-        "Acc_H: harmonic mean of the two (%)",
+@final
+@dataclass(frozen=True)
+class Line:
+    """A row or a column: a name, and what it changes about a run."""
+
+    name: str
+    changes: Mapping[str, Any]
+    published: tuple[tuple[float, ...], ...] = ()
+    """A row's numbers in the paper, for each column the metrics; an empty one is a cell that does not exist."""
+    metrics: tuple[str, ...] = ()
+    """A column's, where they are not the table's."""
+
+
+@final
+@dataclass(frozen=True)
+class Grid:
+    """A table, or what a figure shows: rows × columns of cells, each of one run or of one for every corruption."""
+
+    name: str
+    title: str
+    label: str
+    base: RunSpec
+    corruptions: tuple[str, ...]
+    mixed: bool
+    rows: tuple[Line, ...]
+    columns: tuple[Line, ...]
+    metrics: tuple[str, ...]
+    number: int
+    """Known samples of a run in the paper."""
+    draw: str = ""
+    """What kind of picture it is, a name in `figures.DRAW`; empty for a table."""
+
+    @property
+    def folder(self) -> str:
+        """Where in a results folder its runs are: those with an embedding are apart."""
+        return "embeddings" if self.draw in EMBEDDED else ""
+
+    def published(self, row: Line, column: Line) -> tuple[float, ...] | None:
+        """Return the paper's numbers of a cell, empty where it has no such cell, None where it prints none."""
+        return row.published[self.columns.index(column)] if row.published and column in self.columns else None
+
+    def cell(self, row: Line, column: Line) -> list[RunSpec]:
+        """Return the runs whose mean a cell is; where row and column both say something, the column has it."""
+        changes = {**row.changes, **column.changes}
+        apart: list[tuple[str, ...]] = [(name,) for name in self.corruptions] if not self.mixed else []
+        return [changed(self.base, _under(changes, names)) for names in apart or [self.corruptions]]
+
+
+@cache
+def paper() -> dict[str, Grid]:
+    """Return every table and figure of the paper."""
+    text = Path(__file__).with_name("paper.toml").read_text(encoding="utf-8")
+    return {name: _grid(name, fields) for name, fields in tomllib.loads(text).items()}
+
+
+def find(name: str) -> Grid:
+    """Return a table or figure by name."""
+    if name not in paper():
+        raise ValueError(f"No table or figure {name!r}. {suggest(name, paper())}")
+    return paper()[name]
+
+
+def changed(spec: RunSpec, changes: Mapping[str, Any]) -> RunSpec:
+    """Return a run with some parts changed, be they the run's own or its stream's."""
+    stream = {name: value for name, value in changes.items() if name in _STREAM_FIELDS}
+    own = {name: value for name, value in changes.items() if name not in _STREAM_FIELDS}
+    return replace(spec, stream=replace(spec.stream, **stream), **own)
+
+
+def _under(changes: Mapping[str, Any], corruptions: tuple[str, ...]) -> dict[str, Any]:
+    """Add corruptions to the changes; unknown sets "@same" are under the same one."""
+    unknown = changes["unknown"]
+    same = tuple(f"{n.removesuffix(_SAME)}@{corruptions[0]}" if n.endswith(_SAME) else n for n in unknown)
+    return {**changes, "corruptions": corruptions, "unknown": same}
+
+
+def _grid(name: str, content: Mapping[str, Any]) -> Grid:
+    model, known = content["model"], content["known"]
+    stream = StreamSpec(known=known)
+    base = RunSpec(model, stream, preset=paper_preset(model, known), restrict=content.get("restrict", False))
+    corruptions = content["corruptions"]
+    return Grid(
+        name=name,
+        title=content["title"],
+        label=content["label"],
+        base=with_paper_batches(base),
+        corruptions=corruptions_of(known)[:15] if corruptions == ["all"] else tuple(corruptions),
+        mixed=content.get("mixed", False),
+        rows=tuple(_line(row, "method") for row in content["rows"]),
+        columns=tuple(_line(column, "unknown") for column in content["columns"]),
+        metrics=tuple(content.get("metrics", METRICS)),
+        number=content.get("number", PAPER_NUMBER),
+        draw=content.get("draw", ""),
     )
-    for name in ("method", "Acc_S", "Acc_N", "Acc_H", "AUROC", "τ", "ms a sample"):
-        table.add_column(name, justify="left" if name == "method" else "right")
-    best = max(outcome["metrics"]["acc_h"] for outcome in outcomes.values())
-    for name, outcome in outcomes.items():
-        metrics = outcome["metrics"]
-        values = (metrics[key] for key in ("acc_s", "acc_n", "acc_h", "auroc"))
-        figures = ("—" if math.isnan(value) else f"{100 * value:.2f}" for value in values)
-        cost = 1000 * sum(outcome["seconds"]) / (metrics["n_known"] + metrics["n_unknown"])
-        style = "bold" if len(outcomes) > 1 and metrics["acc_h"] == best else None
-        table.add_row(name, *figures, f"{outcome['curves']['threshold'][-1]:.2f}", f"{cost:.2f}", style=style)
-    return table
 
 
-def grid_table(manifest: Record) -> Table:
-    """Return a table of the paper: ours, best of a column in bold, and below each number the published one."""
-    caption = f"{escape(manifest['about'])}; below ours, dim: the paper's{_legend(manifest)}"
-    gap = gaps(manifest)
-    table = Table(title=f"{manifest['label']}, {escape(manifest['title'])} (%)", caption=caption)
-    cells, place = cells_of(manifest), ranks(manifest)
-    table.add_column("")
-    for column in manifest["columns"]:
-        names = " ".join(METRIC_NAMES[metric] for metric in manifest["metrics"][column])
-        table.add_column(f"{escape(manifest['headings'][column])}\n[dim]{names}[/]", justify="right", no_wrap=True)
-    for row in manifest["rows"]:
-        keys = [(row, column) for column in manifest["columns"]]
-        table.add_row(escape(row), *(_terminal(cells.get(key), place.get(key), gap.get(key)) for key in keys))
-    return table
+def _line(content: str | Mapping[str, Any], field: str) -> Line:
+    if isinstance(content, str):
+        return Line(content, {field: (content,) if field == "unknown" else content})
+    changes = {name: _tuple(value) for name, value in content.items() if name not in ("name", "published", "metrics")}
+    published = tuple(tuple(numbers) for numbers in content.get("published", ()))
+    return Line(content["name"], changes, published, tuple(content.get("metrics", ())))
 
 
-def _terminal(cell: Record | None, rank: int | None, gap: Gap | None) -> str:
-    if cell is None:
-        return ""
-    ours = f"[bold]{ours_of(cell, gap)}[/]" if rank == 1 else ours_of(cell, gap)
-    return f"{ours}\n[dim]{numbers(cell['published'])}[/]" if cell["published"] else ours
-
-
-def ours_of(cell: Record, gap: Gap | None = None) -> str:
-    """Return the measured numbers of a cell, the deviation of the last, and whether it is close to the best."""
-    if cell["mean"] is None:
-        return "—"
-    last = cell["deviation"][-1]
-    deviation = "" if last is None else f" ±{last:.1f}"
-    return f"{numbers(cell['mean'])}{deviation}{f' {CLOSE}' if gap and not gap.exceeds else ''}"
-
-
-def numbers(values: Sequence[Number]) -> str:
-    """Return percentages in a row."""
-    return " ".join("—" if value is None else f"{value:.1f}" for value in values)
-
-
-def markdown(tables: Sequence[Record]) -> str:
-    """Return tables for a README: the best of a column in bold, the published numbers in brackets."""
-
-    def text(cell: Record, rank: int | None, gap: Gap | None) -> str:
-        ours = f"**{ours_of(cell, gap)}**" if rank == 1 else ours_of(cell, gap)
-        return f"{ours} ({numbers(cell['published'])})" if cell["published"] else ours
-
-    parts = []
-    for table in tables:
-        heads = [_heading(table, column) for column in table["columns"]]
-        parts += [f"**{table['label']}, {table['title']}** (%)", "", f"| | {' | '.join(heads)} |"]
-        parts += [
-            f"|---|{'---:|' * len(heads)}",
-            *(f"| {' | '.join((row, *cells))} |" for row, cells in _rows(table, text)),
-        ]
-        parts += ["", f"{table['about']}; in brackets: the paper's{_legend(table)}.", ""]
-    return "\n".join(parts)
-
-
-def latex(tables: Sequence[Record]) -> str:
-    """Return a `tabular` a table, for a paper: the best of a column in bold, the published numbers in brackets."""
-
-    def text(cell: Record, rank: int | None, gap: Gap | None) -> str:
-        ours = ours_of(cell, gap)
-        ours = rf"\textbf{{{ours}}}" if rank == 1 else ours
-        return _latex(f"{ours} ({numbers(cell['published'])})" if cell["published"] else ours)
-
-    parts = []
-    for table in tables:
-        heads = [_latex(_heading(table, column)) for column in table["columns"]]
-        parts += [f"% {table['label']}, {table['title']}; {table['about']}; in brackets: the paper's{_legend(table)}"]
-        parts += [rf"\begin{{tabular}}{{l{'r' * len(heads)}}}", r"\toprule", rf" & {' & '.join(heads)} \\", r"\midrule"]
-        parts += [rf"{' & '.join((_latex(row), *cells))} \\" for row, cells in _rows(table, text)]
-        parts += [r"\bottomrule", r"\end{tabular}", ""]
-    return "\n".join(parts)
-
-
-def comma_separated(tables: Sequence[Record]) -> str:
-    """Return one line a number, with the table, what was run, row, column and its data; the published number last."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(("table", "about", "row", "column", "data", "metric", "mean", "deviation", "seeds", "published"))
-    for table in tables:
-        for cell in table["cells"]:
-            where = (table["name"], table["about"], cell["row"], cell["column"], table["headings"][cell["column"]])
-            for place, metric in enumerate(table["metrics"][cell["column"]]):
-                ours = (cell["mean"][place], cell["deviation"][place]) if cell["mean"] else (None, None)
-                figures = ("" if value is None else f"{value:.3f}" for value in ours)
-                published = cell["published"][place] if cell["published"] else ""
-                writer.writerow((*where, metric, *figures, len(cell["seeds"]), published))
-    return file.getvalue()
-
-
-FORMATS: Final[dict[str, Callable[[Sequence[Record]], str]]] = {
-    "markdown": markdown,
-    "csv": comma_separated,
-    "latex": latex,
-}
-
-
-def _rows(table: Record, text: Callable[[Record, int | None, Gap | None], str]) -> list[tuple[str, list[str]]]:
-    cells, place, gap = cells_of(table), ranks(table), gaps(table)
-
-    def one(cell: Cell) -> str:
-        return text(cells[cell], place.get(cell), gap.get(cell)) if cell in cells else ""
-
-    return [(row, [one((row, column)) for column in table["columns"]]) for row in table["rows"]]
-
-
-def _heading(table: Record, column: str) -> str:
-    names = " / ".join(METRIC_NAMES[metric] for metric in table["metrics"][column])
-    return f"{table['headings'][column]}: {names}"
-
-
-def _legend(table: Record) -> str:
-    gap = gaps(table)
-    seeds = min((one.seeds for one in gap.values()), default=0)
-    return f"; {CLOSE}: not further from the best than their difference varies over {seeds} seeds" if gap else ""
-
-
-def _latex(text: str) -> str:
-    escaped = "".join(f"\\{letter}" if letter in "_%&#" else letter for letter in text)
-    for sign, command in (("τ", r"$\tau$"), ("±", r"$\pm$"), ("≈", r"$\approx$"), ("—", "--")):
-        escaped = escaped.replace(sign, command)
-    return escaped
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from owttt.allocator import keep_freed_memory
+from owttt._utils.allocator import keep_freed_memory
 from owttt.cli import bench, data, listing, report, run, sheet, train
 
 

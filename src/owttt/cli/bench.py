@@ -11,17 +11,17 @@ from rich.console import Console
 from rich.table import Table
 
 from owttt import models
+from owttt._utils.files import write_json
+from owttt._utils.progress import weighted
 from owttt.bench import engine
-from owttt.bench.campaign import Campaign
 from owttt.bench.embedding import embed
 from owttt.bench.engine import Done, cost, execute
 from owttt.bench.figures import draw
-from owttt.bench.grid import EMBEDDED, find, paper
-from owttt.bench.manifest import manifest, records
-from owttt.bench.tables import FORMATS, grid_table
+from owttt.bench.outcome import manifest, records
+from owttt.bench.selection import Campaign
+from owttt.bench.tables import EMBEDDED, find, paper
+from owttt.bench.text import FORMATS, grid_table
 from owttt.cli.arguments import Commands, words, writable
-from owttt.progress import weighted
-from owttt.provenance import write_json
 
 
 def add(commands: Commands) -> None:

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from owttt.cli.arguments import Commands
-from owttt.data.catalogue import COMPUTED, catalogue, data_root, find
-from owttt.data.fetch import get
+from owttt.data.catalog import COMPUTED, catalog, data_root, find
+from owttt.data.fetching.fetch import get
 
 
 def add(commands: Commands) -> None:
@@ -24,9 +24,9 @@ def add(commands: Commands) -> None:
 
 
 def show(chosen: argparse.Namespace) -> None:
-    """Print the catalogue."""
+    """Print the catalog."""
     del chosen
-    Console().print(catalogue_table(data_root()))
+    Console().print(catalog_table(data_root()))
 
 
 def fetch(chosen: argparse.Namespace) -> None:
@@ -44,20 +44,20 @@ def fetch(chosen: argparse.Namespace) -> None:
         raise OSError("\n".join(problems))
 
 
-def catalogue_table(root: Path) -> Table:
+def catalog_table(root: Path) -> Table:
     """Return all data sets, two lines each."""
     table = Table(
         title=f"Data sets, in {root}", caption="also npz:<path>, folder:<path>, h5:<path>: your own", box=None
     )
     for column in ("name", "MB", "present", "what"):
         table.add_column(column, justify="right" if column == "MB" else "left", no_wrap=column != "what")
-    for name, entry in catalogue().items():
+    for name, entry in catalog().items():
         sources = (
             "from " + ", then ".join(_short(str(source)) for source in entry.sources) if entry.sources else "by hand"
         )
         present = "[green]yes[/]" if not entry.missing(root) else "no"
         table.add_row(name, f"{entry.megabytes:,}", present, entry.about)
-        table.add_row("", "", "", f"[dim]{entry.licence} · {sources}[/]")
+        table.add_row("", "", "", f"[dim]{entry.license} · {sources}[/]")
     for name, about in COMPUTED.items():
         table.add_row(name, "0", "computed", about)
     return table

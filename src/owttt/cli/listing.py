@@ -10,9 +10,9 @@ from rich.table import Table
 
 from owttt import models
 from owttt.cli.arguments import Commands
-from owttt.data.catalogue import COMPUTED, catalogue, data_root
-from owttt.data.cloud_corruptions import CLOUD_CORRUPTIONS
-from owttt.data.corruptions import COMMON, EXTRA
+from owttt.data.catalog import COMPUTED, catalog, data_root
+from owttt.data.corruptions.clouds import CLOUD_CORRUPTIONS
+from owttt.data.corruptions.images import COMMON, EXTRA
 from owttt.methods import METHODS
 from owttt.models.package import CARD, read_card
 
@@ -30,8 +30,8 @@ def show(chosen: argparse.Namespace) -> None:
     console.print(_methods())
     console.print(_models())
     root = data_root()
-    here = [name for name, entry in catalogue().items() if not entry.missing(root)]
-    away = [name for name in catalogue() if name not in here]
+    here = [name for name, entry in catalog().items() if not entry.missing(root)]
+    away = [name for name in catalog() if name not in here]
     for title, entries in (
         ("networks", [*models.NETWORKS, "timm:<name>"]),
         ("corruptions of images", [*COMMON, *EXTRA]),

@@ -8,11 +8,11 @@ from typing import Final
 
 from rich.console import Console
 
-from owttt.bench.manifest import manifests
+from owttt._utils.files import write_bytes
+from owttt.bench.outcome import manifests
 from owttt.bench.report import render
-from owttt.bench.tables import FORMATS
+from owttt.bench.text import FORMATS
 from owttt.cli.arguments import Commands, words, writable
-from owttt.storage import write_bytes
 
 ENDINGS: Final = {"markdown": "md", "csv": "csv", "latex": "tex"}
 

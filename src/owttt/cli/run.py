@@ -13,16 +13,16 @@ from typing import get_args
 import numpy as np
 from rich.console import Console
 
+from owttt._utils.files import write_json
+from owttt._utils.progress import live
+from owttt._utils.suggest import suggest
 from owttt.bench.run import Step, load_model, make_adapter, make_stream, record, steps
 from owttt.bench.spec import RunSpec, paper_preset, with_paper_batches
-from owttt.bench.tables import methods_table
+from owttt.bench.text import methods_table
 from owttt.cli.arguments import Commands, option, threshold, words, writable
-from owttt.data.stream_spec import Phases, Share, StreamSpec
+from owttt.data.streams.spec import Phases, Share, StreamSpec
 from owttt.methods import METHODS
-from owttt.names import nearest
-from owttt.presets import PRESETS
-from owttt.progress import live
-from owttt.provenance import write_json
+from owttt.methods.presets import PRESETS
 from owttt.types import PREDICT_THEN_ADAPT, Order
 
 
@@ -95,11 +95,11 @@ def command(chosen: argparse.Namespace) -> None:
 def spec_of(chosen: argparse.Namespace) -> RunSpec:
     """Return the run that the words describe."""
     if chosen.method not in METHODS:
-        raise ValueError(f"No method {chosen.method!r}. {nearest(chosen.method, METHODS)}")
+        raise ValueError(f"No method {chosen.method!r}. {suggest(chosen.method, METHODS)}")
     stream, batch_size_given = stream_of(chosen)
     preset = {"paper": paper_preset(chosen.model, stream.known), "none": None}.get(chosen.preset, chosen.preset)
     if preset is not None and preset not in PRESETS:
-        raise ValueError(f"No preset {preset!r}. {nearest(preset, ('paper', 'none', *PRESETS))}")
+        raise ValueError(f"No preset {preset!r}. {suggest(preset, ('paper', 'none', *PRESETS))}")
     spec = RunSpec(
         model=chosen.model,
         stream=stream,

@@ -11,15 +11,15 @@ from PIL import Image, ImageDraw
 from rich.console import Console
 from torch import Tensor
 
+from owttt._utils.files import write_bytes
+from owttt._utils.progress import track
 from owttt.cli.arguments import Commands, writable
 from owttt.data import registry
-from owttt.data.cloud_corruptions import CLOUD_CORRUPTIONS, corrupt_clouds
-from owttt.data.cloud_corruptions.points import standing
-from owttt.data.cloud_pictures import picture
-from owttt.data.corruptions import CORRUPTIONS, corrupt
+from owttt.data.corruptions.clouds import CLOUD_CORRUPTIONS, corrupt_clouds
+from owttt.data.corruptions.clouds.points import standing
+from owttt.data.corruptions.images import CORRUPTIONS, corrupt
 from owttt.data.dataset import Frame
-from owttt.progress import track
-from owttt.storage import write_bytes
+from owttt.data.modalities.pictures import picture
 
 LABEL_WIDTH, GAP, CLOUD_SIZE = 130, 2, 96
 

@@ -86,9 +86,9 @@ def align(dataset: Dataset, classes: Sequence[str], names: Sequence[str] | None 
         [by_name.get(_short(name), -1) for name in dataset.names],
     ):
         if max(table, default=-1) >= 0:
-            return dataset.relabelled(table, classes, names)
+            return dataset.relabeled(table, classes, names)
     if len(classes) == len(dataset.classes) and all(name.isdigit() for name in dataset.classes):
-        return dataset.relabelled(range(len(classes)), classes, names)
+        return dataset.relabeled(range(len(classes)), classes, names)
     raise ValueError(
         f"The model's {len(classes)} classes ({_some(classes)}) and the data's {len(dataset.classes)} "
         f"({_some(dataset.classes)}) have no name in common; data without names is matched by number."

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from owttt.storage import digest
+from owttt._utils.tensors import digest
 
 Array = NDArray[Any]
 
@@ -79,7 +79,7 @@ class Dataset(ABC):
         """Return the numbers that samples have in the whole set they come from."""
         return torch.as_tensor(indices, dtype=torch.long)
 
-    def relabelled(self, table: Sequence[int], classes: Sequence[str], names: Sequence[str] | None = None) -> Dataset:
+    def relabeled(self, table: Sequence[int], classes: Sequence[str], names: Sequence[str] | None = None) -> Dataset:
         """Return samples under other labels: `table` gives the new one of each class, negative to leave it out."""
         new = torch.tensor(table, dtype=torch.long)[self.labels]
         kept = (new >= 0).nonzero().flatten()
@@ -90,7 +90,7 @@ class Dataset(ABC):
         number = {name: position for position, name in enumerate(classes)}
         names = dict(zip(self.classes, self.names, strict=True))
         table = [number.get(name, -1) for name in self.classes]
-        return self.relabelled(table, classes, [names.get(name, name) for name in classes])
+        return self.relabeled(table, classes, [names.get(name, name) for name in classes])
 
     def without(self, classes: Sequence[str]) -> Dataset:
         """Return the samples of all other classes, labels counted anew."""

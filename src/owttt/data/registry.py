@@ -6,15 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from owttt.data import cifar, clouds, corrupted, folders, mnist, npz, svhn
-from owttt.data.catalogue import data_root, find
-from owttt.data.cloud_corruptions import CLOUD_CORRUPTIONS
-from owttt.data.corruptions import CORRUPTIONS
+from owttt._utils.suggest import suggest
+from owttt.data.catalog import data_root, find
+from owttt.data.corruptions.clouds import CLOUD_CORRUPTIONS
+from owttt.data.corruptions.images import CORRUPTIONS
 from owttt.data.dataset import Dataset
-from owttt.data.noise import NOISE, Noise
-from owttt.data.solids import Solids
-from owttt.data.voxels import DigitClouds
-from owttt.names import nearest
+from owttt.data.generated.noise import NOISE, Noise
+from owttt.data.generated.solids import Solids
+from owttt.data.readers import cifar, clouds, corrupted, folders, mnist, npz, svhn
+from owttt.data.readers.voxels import DigitClouds
 
 OPENERS: Final[dict[str, Callable[[Path, str], Dataset]]] = {
     "cifar10": cifar.cifar10,
@@ -104,7 +104,7 @@ def _checked(name: str, corruption: str | None, severity: int | None) -> tuple[s
     if corruption is None or severity is None or severity not in range(1, 6):
         raise ValueError(f"{name} needs a corruption and a severity from 1 to 5, got {corruption} and {severity}.")
     if corruption not in corruptions_of(name):
-        raise ValueError(f"{name} has no corruption {corruption!r}. {nearest(corruption, corruptions_of(name))}")
+        raise ValueError(f"{name} has no corruption {corruption!r}. {suggest(corruption, corruptions_of(name))}")
     return corruption, severity
 
 

@@ -15,7 +15,7 @@ from owttt.functional.gaussians import (
 from owttt.functional.losses import (
     covariance_discrepancy,
     entropy,
-    information_maximisation,
+    information_maximization,
     known_clustering,
     mean_discrepancy,
     supervised_contrastive,
@@ -24,7 +24,7 @@ from owttt.functional.losses import (
 from owttt.functional.precision import fresh_autocast, full_precision, wide, widest
 from owttt.functional.prototypes import expansion_threshold, follow, isolated_samples, kept
 from owttt.functional.scores import (
-    centred_score,
+    centered_score,
     cosine_score,
     cosine_similarity,
     energy_score,
@@ -37,7 +37,7 @@ __all__ = [
     "Gaussian",
     "add_ridge",
     "auroc",
-    "centred_score",
+    "centered_score",
     "cosine_score",
     "cosine_similarity",
     "covariance",
@@ -52,7 +52,7 @@ __all__ = [
     "full_precision",
     "gaussian_kl",
     "harmonic_mean",
-    "information_maximisation",
+    "information_maximization",
     "inverse",
     "isolated_samples",
     "kept",

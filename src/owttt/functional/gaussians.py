@@ -93,5 +93,5 @@ def symmetric_kl_diagonal(source: Gaussian, target: Gaussian) -> Tensor:
 
 def covariance(features: Tensor) -> Tensor:
     """Return the covariance `(D, D)` of features `(N, D)`, divided by N like the running estimate."""
-    centred = features - features.mean(dim=0)
-    return centred.T @ centred / len(features)
+    centered = features - features.mean(dim=0)
+    return centered.T @ centered / len(features)

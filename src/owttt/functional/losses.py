@@ -17,7 +17,7 @@ def entropy(logits: Tensor) -> Tensor:
     return -(log_p.exp() * log_p).sum(dim=1)
 
 
-def information_maximisation(logits: Tensor) -> Tensor:
+def information_maximization(logits: Tensor) -> Tensor:
     """Mean H(p_i) - H(p̄): every sample certain, the batch diverse (SHOT).
 
     p̄ is computed as a logarithm, so that a class nobody is predicted as has a finite gradient.

@@ -26,7 +26,7 @@ def expansion_threshold(extended: Tensor, *, weighted: bool = True) -> Tensor:
     """Return τ~, the split of the strong samples' extended scores into covered and isolated ones.
 
     Where nothing splits them, they are equally new: the multiple of .01 below the least one lets the first in, and
-    each one let in then covers its neighbours.
+    each one let in then covers its neighbors.
     """
     split = otsu_threshold(extended, weighted=weighted)
     return torch.where(split.isinf(), (extended.amin() * 100).floor() / 100, split)

@@ -1,7 +1,7 @@
 """Scores of the unknown, high = unknown: tensors in, tensors out.
 
 cosine       os(z)  = 1 - max_k cos(z, p_k)                     Li et al., ICCV 2023, eq. 2
-centred      os'(z) = 1 - max_k cos(z - μ_s, m_k - μ_s)         the same after removing the mean of the source
+centered      os'(z) = 1 - max_k cos(z - μ_s, m_k - μ_s)         the same after removing the mean of the source
 energy       E(x)   = -log Σ_k exp(l_k)                         Liu et al., NeurIPS 2020
 max-softmax  s(x)   = 1 - max_k softmax(l)_k                    Hendrycks & Gimpel, ICLR 2017
 pool         OS'(z) = (1 - s_s)·s_s/(s_s + s_u) + s_u·s_u/(s_s + s_u)    Li et al., appendix, for point clouds:
@@ -29,7 +29,7 @@ def cosine_score(features: Tensor, prototypes: Tensor) -> Tensor:
     return (1 - cosine_similarity(features, prototypes).amax(dim=1)).clamp_min(0)
 
 
-def centred_score(features: Tensor, class_means: Tensor, mean: Tensor) -> Tensor:
+def centered_score(features: Tensor, class_means: Tensor, mean: Tensor) -> Tensor:
     """Cosine score after subtracting the source mean from features and class means.
 
     Features behind a ReLU share one large positive direction, which makes all cosines look alike; without it, what

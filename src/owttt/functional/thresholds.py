@@ -2,7 +2,7 @@
 
 Over the candidates τ, group 0 = {os < τ} and group 1 = {os >= τ}, the first minimum of
 
-    weighted    w_0·var_0 + w_1·var_1      what the authors' program minimises, true Otsu
+    weighted    w_0·var_0 + w_1·var_1      what the authors' program minimizes, true Otsu
     unweighted       var_0 +     var_1      what the paper prints
 
 Candidates are 0, .01, …, .99 as in the paper, going on in the same steps where scores exceed 1 (cosines of signed

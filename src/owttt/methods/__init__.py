@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from owttt.method import Method
+from owttt.methods.base import Method
 from owttt.methods.bn import BatchNorm
 from owttt.methods.owttt import OWTTT
 from owttt.methods.shot import Shot

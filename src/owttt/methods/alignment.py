@@ -7,8 +7,8 @@ from typing import final
 import torch
 from torch import Tensor
 
+from owttt._utils.queue import Statistics
 from owttt.functional import Gaussian, add_ridge, full_precision, inverse, ridge, running_gaussian, symmetric_kl, widest
-from owttt.memory import Statistics
 from owttt.source import SourceStats
 
 

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor
 
-from owttt.method import Method
-from owttt.norm import moving_statistics
+from owttt.methods.base import Method
+from owttt.network.norm import moving_statistics
 from owttt.types import Forward, Verdict
 
 
@@ -23,7 +23,7 @@ class BackboneMethod(Method, ABC):
 
     def setup(self) -> None:
         """Train all but the head."""
-        self.optimise_backbone(self.lr, self.momentum)
+        self.optimize_backbone(self.lr, self.momentum)
 
     def adapt(self, x: Tensor, out: Forward, verdict: Verdict) -> None:
         """Take one step on the loss."""

@@ -1,6 +1,6 @@
 """BN: batch statistics instead of the source's (Schneider et al., NeurIPS 2020; Nado et al., 2020).
 
-Every BatchNorm layer normalises with `(1 - α)·source + α·batch`; α = 1 is prediction-time batch normalisation. There is
+Every BatchNorm layer normalizes with `(1 - α)·source + α·batch`; α = 1 is prediction-time batch normalization. There is
 no state to learn: each batch stands for itself.
 """
 
@@ -10,8 +10,8 @@ from typing import final
 
 from torch import Tensor
 
-from owttt.method import Method
-from owttt.norm import batch_norms, batch_statistics
+from owttt.methods.base import Method
+from owttt.network.norm import batch_norms, batch_statistics
 from owttt.types import Forward, Verdict
 
 

@@ -26,6 +26,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from owttt._utils.queue import Queue
 from owttt.functional import (
     cosine_similarity,
     expansion_threshold,
@@ -38,10 +39,9 @@ from owttt.functional import (
     unknown_clustering,
     wide,
 )
-from owttt.memory import Queue
-from owttt.method import Method
 from owttt.methods.alignment import GlobalAlignment
-from owttt.norm import moving_statistics
+from owttt.methods.base import Method
+from owttt.network.norm import moving_statistics
 from owttt.types import ADAPT_THEN_PREDICT, Forward, Verdict
 
 Clustering = Literal["off", "source", "extended"]
@@ -109,7 +109,7 @@ class OWTTT(Method):
 
     def setup(self) -> None:
         """Train the backbone; start with an empty pool and the source's Gaussian."""
-        self.optimise_backbone(self.lr, self.momentum)
+        self.optimize_backbone(self.lr, self.momentum)
         self.pool = Queue(self.pool_size, self.source.mean.shape, self.source.mean)
         self.target = GlobalAlignment(self.source, self.horizon)
         self.delayed = self.setting.order == ADAPT_THEN_PREDICT

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from owttt.functional import cosine_similarity, information_maximisation, wide
+from owttt.functional import cosine_similarity, information_maximization, wide
 from owttt.methods.backbone import BackboneMethod
 from owttt.types import Forward
 
@@ -42,7 +42,7 @@ class Shot(BackboneMethod):
 
     def loss(self, out: Forward) -> Tensor:
         """Return entropy minus diversity, and the cross entropy to pseudo labels if it has a weight."""
-        loss = self.weight * information_maximisation(out.logits)
+        loss = self.weight * information_maximization(out.logits)
         if self.pseudo_weight:
             labels = centroid_labels(out.features.detach(), out.logits.detach())
             loss = loss + self.pseudo_weight * F.cross_entropy(wide(out.logits), labels)

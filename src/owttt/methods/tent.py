@@ -1,6 +1,6 @@
-"""TENT: fully test-time adaptation by entropy minimisation (Wang et al., ICLR 2021).
+"""TENT: fully test-time adaptation by entropy minimization (Wang et al., ICLR 2021).
 
-    min over scale and shift of the normalisation layers of  mean_i H(softmax(l_i)),  with batch statistics
+    min over scale and shift of the normalization layers of  mean_i H(softmax(l_i)),  with batch statistics
 
 The loss is taken on the very forward pass that predicted: one forward, one backward a batch. Adam 1e-3 on CIFAR, SGD
 2.5e-4 with momentum 0.9 on ImageNet.
@@ -14,14 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from owttt.functional import entropy
-from owttt.method import Method
-from owttt.norm import affine_parameters, batch_statistics, keep_group_norm_alive
+from owttt.methods.base import Method
+from owttt.network.norm import affine_parameters, batch_statistics, keep_group_norm_alive
 from owttt.types import Forward, Verdict
 
 
 @final
 class Tent(Method):
-    """Minimise entropy over normalisation scales and shifts; `prune` leaves rejected samples out of the loss."""
+    """Minimise entropy over normalization scales and shifts; `prune` leaves rejected samples out of the loss."""
 
     name = "tent"
 
@@ -29,31 +29,31 @@ class Tent(Method):
         self,
         *,
         lr: float = 1e-3,
-        optimiser: Literal["adam", "sgd"] = "adam",
+        optim: Literal["adam", "sgd"] = "adam",
         momentum: float = 0.9,
         prune: bool = False,
     ) -> None:
         super().__init__()
-        if optimiser not in ("adam", "sgd"):
-            raise ValueError(f"optimiser must be 'adam' or 'sgd', got {optimiser!r}.")
+        if optim not in ("adam", "sgd"):
+            raise ValueError(f"optim must be 'adam' or 'sgd', got {optim!r}.")
         self.lr = lr
-        self.optimiser = optimiser
+        self.optim = optim
         self.momentum = momentum
         self.prune = prune
 
     def setup(self) -> None:
-        """Give the affine parameters their optimiser; refuse a network that has none."""
+        """Give the affine parameters their optimizer; refuse a network that has none."""
         parameters = affine_parameters(self.network)
         if not parameters:
             raise ValueError(
-                "Method 'tent' trains the scale and shift of normalisation layers and this network has none; use "
+                "Method 'tent' trains the scale and shift of normalization layers and this network has none; use "
                 "'owttt', 'ttac', 'shot' or 'ttt++', which train the whole backbone."
             )
-        self.optimise(parameters, self._make)
+        self.optimize(parameters, self._make)
         keep_group_norm_alive(self.network)
 
     def _make(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-        if self.optimiser == "adam":
+        if self.optim == "adam":
             eps = max(1e-8, torch.finfo(parameters[0].dtype).tiny)
             return torch.optim.Adam(parameters, lr=self.lr, eps=eps)
         return torch.optim.SGD(parameters, lr=self.lr, momentum=self.momentum)

@@ -6,7 +6,7 @@ from typing import final
 
 from torch import Tensor
 
-from owttt.method import Method
+from owttt.methods.base import Method
 from owttt.types import Forward, Verdict
 
 

@@ -18,6 +18,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from owttt._utils.queue import Statistics
 from owttt.functional import (
     Gaussian,
     add_ridge,
@@ -30,7 +31,6 @@ from owttt.functional import (
     wide,
     widest,
 )
-from owttt.memory import Statistics
 from owttt.methods.alignment import GlobalAlignment
 from owttt.methods.backbone import BackboneMethod
 from owttt.source import SourceStats

@@ -18,8 +18,8 @@ from typing import final
 import torch
 from torch import Tensor
 
+from owttt._utils.queue import Queue
 from owttt.functional import covariance, covariance_discrepancy, full_precision, mean_discrepancy, wide
-from owttt.memory import Queue
 from owttt.methods.backbone import BackboneMethod
 from owttt.types import Forward
 

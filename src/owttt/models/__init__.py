@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from owttt._utils.suggest import suggest
 from owttt.models.imagenet import CONVERSIONS, load_imagenet
 from owttt.models.networks import NETWORKS, build
 from owttt.models.package import read_model
 from owttt.models.resnet import ResNet, cifar_resnet
 from owttt.models.source_model import Preprocessing, SourceModel
-from owttt.names import nearest
 
 WEIGHTS: Final = Path(__file__).with_name("weights")
 
@@ -37,7 +37,7 @@ def load(name: str | Path) -> SourceModel:
     if Path(name).is_dir():
         return read_model(Path(name))
     raise ValueError(
-        f"No model {str(name)!r}. {nearest(str(name), names())} A folder that `owttt train` wrote is one too."
+        f"No model {str(name)!r}. {suggest(str(name), names())} A folder that `owttt train` wrote is one too."
     )
 
 

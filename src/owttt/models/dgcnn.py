@@ -1,6 +1,6 @@
-"""DGCNN (Wang et al., ACM TOG 2019): edge convolutions on graphs of nearest neighbours, which each layer draws anew.
+"""DGCNN (Wang et al., ACM TOG 2019): edge convolutions on graphs of nearest neighbors, which each layer draws anew.
 
-An edge convolution of a point x_i with its neighbours x_j is max_j LeakyReLU(BN(W·[x_j − x_i, x_i])). As
+An edge convolution of a point x_i with its neighbors x_j is max_j LeakyReLU(BN(W·[x_j − x_i, x_i])). As
 W·[x_j − x_i, x_i] = A·x_j + B·x_i, both products are of points, not of edges: k times fewer.
 """
 
@@ -17,7 +17,7 @@ SLOPE: Final = 0.2
 """Of the LeakyReLU."""
 
 
-def neighbours(x: Tensor, number: int) -> Tensor:
+def neighbors(x: Tensor, number: int) -> Tensor:
     """Return the nearest points of every point of clouds `(B, P, C)`, itself among them: `(B, P, number)`."""
     with torch.no_grad():
         product = torch.bmm(x, x.transpose(1, 2))
@@ -27,7 +27,7 @@ def neighbours(x: Tensor, number: int) -> Tensor:
 
 @final
 class EdgeConvolution(nn.Module):
-    """One layer: neighbours in the space of its input, and the largest response over them."""
+    """One layer: neighbors in the space of its input, and the largest response over them."""
 
     def __init__(self, inputs: int, outputs: int, number: int) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class EdgeConvolution(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return features `(B, P, outputs)` of points `(B, P, inputs)`."""
         batch, points, _ = x.shape
-        index = neighbours(x, self.number)
+        index = neighbors(x, self.number)
         theirs = self.theirs(x)
         offset = torch.arange(batch, device=x.device)[:, None, None] * points
         gathered = theirs.reshape(batch * points, -1)[(index + offset).flatten()].view(*index.shape, -1)
@@ -52,7 +52,7 @@ class EdgeConvolution(nn.Module):
 class DGCNN(nn.Module):
     """Four edge convolutions, all of their outputs together, the largest and the mean over the points, a perceptron.
 
-    The published one has width 64, 20 neighbours and 1,024 points; clouds `(B, P, 3)` of any number are taken.
+    The published one has width 64, 20 neighbors and 1,024 points; clouds `(B, P, 3)` of any number are taken.
     """
 
     def __init__(self, num_classes: int, width: int = 64, number: int = 20, dropout: float = 0.5) -> None:

@@ -21,8 +21,8 @@ import torch
 from filelock import FileLock
 from torch import Tensor
 
-from owttt.data.catalogue import data_root
-from owttt.data.npm import NpmPackage
+from owttt.data.catalog import data_root
+from owttt.data.fetching.npm import NpmPackage
 from owttt.models.networks import build
 from owttt.models.package import WEIGHTS, read_model, write_model
 from owttt.models.source_model import Preprocessing, SourceModel

@@ -8,12 +8,12 @@ from typing import Final
 
 from torch import nn
 
-from owttt.data.optional import require
+from owttt._utils.optional import require
+from owttt._utils.suggest import suggest
 from owttt.models.dgcnn import DGCNN
 from owttt.models.pooled_resnet import PooledResNet
 from owttt.models.resnet import BasicBlock, Bottleneck, ResNet, cifar_resnet
 from owttt.models.vit import ViT
-from owttt.names import nearest
 
 TIMM: Final = "timm:"
 
@@ -31,7 +31,7 @@ NETWORKS: Final[dict[str, tuple[int, Callable[[int, int], nn.Module]]]] = {
 }
 """Name → usual width, and how it is made from a number of classes and a width.
 
-DGCNN's published 20 neighbours are of 1,024 points; a network narrower than the published one, which is meant for fewer
+DGCNN's published 20 neighbors are of 1,024 points; a network narrower than the published one, which is meant for fewer
 points, has 10.
 """
 
@@ -47,10 +47,10 @@ def build(network: str, num_classes: int, width: int | None = None) -> nn.Module
         timm = require("timm", "timm's networks", extra="timm")
         name = network.removeprefix(TIMM)
         if not timm.is_model(name):
-            raise ValueError(f"timm has no model {name!r}. {nearest(name, timm.list_models())}")
+            raise ValueError(f"timm has no model {name!r}. {suggest(name, timm.list_models())}")
         model: nn.Module = timm.create_model(name, num_classes=num_classes)
         return model
     if network not in NETWORKS:
-        raise ValueError(f"No network {network!r}. {nearest(network, NETWORKS)} timm:<name> makes one of timm's.")
+        raise ValueError(f"No network {network!r}. {suggest(network, NETWORKS)} timm:<name> makes one of timm's.")
     usual, make = NETWORKS[network]
     return make(num_classes, usual if width is None else width)

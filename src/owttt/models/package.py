@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from owttt import storage
+from owttt._utils import tensors as tensor_files
 from owttt.models.networks import build
 from owttt.models.source_model import Preprocessing, SourceModel
 from owttt.source import SourceStats
@@ -26,12 +26,12 @@ def write_model(folder: Path, model: SourceModel, network: str, width: int | Non
         "names": list(model.names),
         "preprocessing": model.preprocessing.describe(),
     }
-    storage.write(folder / WEIGHTS, model.network.state_dict(), description)
+    tensor_files.write(folder / WEIGHTS, model.network.state_dict(), description)
 
 
 def read_model(folder: Path) -> SourceModel:
     """Read a folder that `write_model` wrote, with its statistics and card if they are there."""
-    tensors, description = storage.read(folder / WEIGHTS, KIND)
+    tensors, description = tensor_files.read(folder / WEIGHTS, KIND)
     network = build(description["network"], len(description["classes"]), description["width"])
     network.load_state_dict(tensors)
     model = SourceModel(

@@ -37,7 +37,8 @@ class _Stage(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.enter(x)
-        return y + self.pair(y)
+        pair: Tensor = self.pair(y)
+        return y + pair
 
 
 @final

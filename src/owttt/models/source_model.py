@@ -10,14 +10,14 @@ from typing import Any, Final, cast, final
 import torch
 from torch import Tensor, nn
 
-from owttt.data import cifar
-from owttt.data.cloud_corruptions.points import in_cube
+from owttt.data.corruptions.clouds.points import in_cube
 from owttt.data.dataset import Frame
+from owttt.data.readers import cifar
 from owttt.source import SourceStats
 
 PIXEL_LIMIT: Final = 4.0
-"""A float image beyond this is in 0 … 255, not in 0 … 1. Noise that is normal in normalised space leaves 0 … 1 and
-stays below; so do most normalised images, which cannot be told apart from it."""
+"""A float image beyond this is in 0 … 255, not in 0 … 1. Noise that is normal in normalized space leaves 0 … 1 and
+stays below; so do most normalized images, which cannot be told apart from it."""
 
 
 @final
@@ -143,7 +143,7 @@ class SourceModel(nn.Module):
         elif x.numel() and not float(x.abs().max()) <= PIXEL_LIMIT:
             raise ValueError(
                 f"Float images must be in 0 … 1, got values up to {float(x.abs().max()):g}; divide by 255 or pass "
-                "uint8. Do not normalise: the model does that itself."
+                "uint8. Do not normalize: the model does that itself."
             )
         if self.preprocessing.bgr:
             x = x.flip(1)

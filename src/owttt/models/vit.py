@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 
 def convolution(inputs: int, outputs: int, stride: int = 1) -> nn.Sequential:
-    """Return a 3×3 convolution, normalised in groups of eight channels."""
+    """Return a 3×3 convolution, normalized in groups of eight channels."""
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.GroupNorm(outputs // 8, outputs), nn.GELU()
     )

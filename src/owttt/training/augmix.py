@@ -52,13 +52,13 @@ def shift_y(images: Tensor, strength: Tensor) -> Tensor:
     return _moved(images, down=2 / 3 * strength)
 
 
-def stretch(images: Tensor, strength: Tensor) -> Tensor:
+def stretch(images: Tensor, _: Tensor) -> Tensor:
     """Stretch every channel to 0 … 1 (autocontrast)."""
     low, high = images.amin(dim=(2, 3), keepdim=True), images.amax(dim=(2, 3), keepdim=True)
     return (images - low) / (high - low).clamp_min(1 / 255)
 
 
-def equalize(images: Tensor, strength: Tensor) -> Tensor:
+def equalize(images: Tensor, _: Tensor) -> Tensor:
     """Give every channel an even histogram: a pixel becomes the share of pixels that are darker."""
     flat = images.flatten(2).contiguous()
     ranks = torch.searchsorted(flat.sort(dim=2).values, flat).to(images.dtype)

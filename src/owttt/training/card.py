@@ -21,7 +21,7 @@ def markdown(card: Mapping[str, Any]) -> str:
         f"{card['parameters']:,} parameters.",
         "It takes clouds (B, P, 3) of any scale; those of more points are thinned out by its frame."
         if clouds
-        else "It takes RGB images, uint8 or float in 0 … 1; normalisation is inside.",
+        else "It takes RGB images, uint8 or float in 0 … 1; normalization is inside.",
         "",
         f"| test {samples} | accuracy (%) |",
         "|---|---|",

@@ -17,12 +17,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from owttt import storage
+from owttt._utils import tensors as tensor_files
+from owttt._utils.progress import track
 from owttt.data.dataset import Dataset, as_float
-from owttt.features import FeatureExtractor, locate_features
 from owttt.functional import supervised_contrastive
 from owttt.models.source_model import SourceModel
-from owttt.progress import track
+from owttt.network.features import FeatureExtractor, locate_features
 from owttt.training.augmentation import recolored, shifted, shrunk, stretched
 from owttt.training.augmix import augmix
 
@@ -132,7 +132,7 @@ def train(
     if len(data) < recipe.batch_size:
         raise ValueError(f"{len(data)} training images are less than one batch of {recipe.batch_size}; lower it.")
     optimizer = _optimizer(model, recipe)
-    labels = storage.digest([("labels", data.labels)])
+    labels = tensor_files.digest([("labels", data.labels)])
     settings = {**asdict(recipe), **(what or {}), "labels": labels, "classes": list(model.classes)}
     history = _resume(model, optimizer, checkpoint, settings) if checkpoint.exists() else []
     yield from history
@@ -216,7 +216,7 @@ def distillation(logits: Tensor, teacher: nn.Module, images: Tensor) -> Tensor:
 
 
 def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    """Return the optimizer; weights decay, biases and normalisation do not."""
+    """Return the optimizer; weights decay, biases and normalization do not."""
     decayed = [parameter for parameter in model.parameters() if parameter.dim() > 1]
     free = [parameter for parameter in model.parameters() if parameter.dim() <= 1]
     groups = [{"params": decayed, "weight_decay": recipe.weight_decay}, {"params": free, "weight_decay": 0.0}]
@@ -235,11 +235,11 @@ def _save(
                 tensors[f"{_OPTIMIZER}{part}.{name}"] = value
     description = {"kind": KIND, "settings": settings, "history": [asdict(epoch) for epoch in history]}
     path.parent.mkdir(parents=True, exist_ok=True)
-    storage.write(path, tensors, description)
+    tensor_files.write(path, tensors, description)
 
 
 def _resume(model: nn.Module, optimizer: torch.optim.Optimizer, path: Path, settings: dict[str, Any]) -> list[Epoch]:
-    tensors, description = storage.read(path, KIND)
+    tensors, description = tensor_files.read(path, KIND)
     theirs = description["settings"]
     differing = sorted(name for name in settings.keys() | theirs.keys() if theirs.get(name) != settings.get(name))
     if differing:

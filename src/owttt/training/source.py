@@ -13,30 +13,31 @@ import torch
 from torch import Tensor, nn
 
 from owttt import models
-from owttt.data import cifar, registry
-from owttt.data.cloud_corruptions import CLOUD_CORRUPTIONS
-from owttt.data.corruptions import COMMON
+from owttt._utils.environment import environment
+from owttt._utils.files import write_bytes, write_json
+from owttt._utils.progress import track
+from owttt.data import registry
+from owttt.data.corruptions.clouds import CLOUD_CORRUPTIONS
+from owttt.data.corruptions.images import COMMON
 from owttt.data.dataset import Dataset, Framed, as_float
-from owttt.data.stream_spec import StreamSpec
-from owttt.data.streams import Stream
+from owttt.data.readers import cifar
+from owttt.data.streams.spec import StreamSpec
+from owttt.data.streams.stream import Stream
 from owttt.models.networks import NETWORKS, OF_CLOUDS, TIMM, build
 from owttt.models.package import CARD, SOURCE, WEIGHTS, write_model
 from owttt.models.source_model import Preprocessing, SourceModel
-from owttt.progress import track
-from owttt.provenance import environment, write_json
 from owttt.source import SourceStats, fingerprint
-from owttt.storage import write_bytes
 from owttt.training.card import markdown, plain_name
 from owttt.training.loop import Epoch, Recipe, train
 
 CHECKPOINT: Final = "checkpoint.safetensors"
-COLOURS: Final = {
+COLORS: Final = {
     "cifar10": (cifar.MEAN, cifar.STD),
     "cifar100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
 }
 AVERAGE_IMAGES: Final = 10_000
 """From how many images BatchNorm's statistics are taken anew."""
-IMAGENET_COLOURS: Final = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+IMAGENET_COLORS: Final = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and deviation of the channels, for every other set of photographs."""
 
 
@@ -142,7 +143,7 @@ def make_model(job: Job, data: Dataset) -> SourceModel:
         kind, fitting = ("clouds", OF_CLOUDS) if is_cloud(data) else ("images", sorted({*NETWORKS} - OF_CLOUDS))
         raise ValueError(f"{job.data} is of {kind}, which {job.network} does not take; choose {', '.join(fitting)}.")
     network = build(job.network, len(data.classes), job.width)
-    mean, std = COLOURS.get(job.data, IMAGENET_COLOURS)
+    mean, std = COLORS.get(job.data, IMAGENET_COLORS)
     if job.network.startswith(TIMM):
         settings = getattr(network, "default_cfg", {})
         mean, std = settings.get("mean", mean), settings.get("std", std)

@@ -9,7 +9,7 @@ from typing import Final
 from owttt.bench.figures.embeddings import classes, stages, verdicts
 from owttt.bench.figures.overview import overview
 from owttt.bench.figures.streams import cumulative, drop, scores, thresholds
-from owttt.bench.manifest import Record
+from owttt.bench.outcome import Record
 
 DRAW: Final[dict[str, Callable[[Record, Sequence[Record], Path], None]]] = {
     "drop": drop,

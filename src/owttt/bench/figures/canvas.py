@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from owttt.data.optional import require
-from owttt.storage import write_bytes
+from owttt._utils.files import write_bytes
+from owttt._utils.optional import require
 
 INK, MUTED, KNOWN, UNKNOWN = "#22262b", "#8a9099", "#3f7fbf", "#d6432f"
 _STYLE: Final = {
@@ -62,9 +62,9 @@ def score_histogram(axes: Any, title: str, run: Any) -> None:
     last = max(1, len(scores["known"]) // 4)
     threshold = run["curves"]["threshold"][-1]
     found = threshold is not None and math.isfinite(threshold)
-    for kind, colour, alpha in (("known", KNOWN, 0.75), ("unknown", UNKNOWN, 0.65)):
+    for kind, color, alpha in (("known", KNOWN, 0.75), ("unknown", UNKNOWN, 0.65)):
         counts = [sum(column) for column in zip(*scores[kind][-last:], strict=True)]
-        axes.stairs(counts, scores["edges"], fill=True, color=colour, alpha=alpha, label=kind)
+        axes.stairs(counts, scores["edges"], fill=True, color=color, alpha=alpha, label=kind)
     if found:
         axes.axvline(threshold, color=INK, ls="--", lw=1.2, label=f"τ* = {threshold:.2f}")
     axes.set(title=title, xlabel="score (high = unknown)", ylabel="samples")

@@ -10,13 +10,13 @@ import numpy as np
 
 from owttt.bench.figures.canvas import canvas
 from owttt.bench.figures.streams import firsts
-from owttt.bench.manifest import Record
+from owttt.bench.outcome import Record
 
 RIGHT, WRONG, REJECTED = "#2f8f4e", "#d6432f", "#22262b"
 
 
 def classes(manifest: Record, runs: Sequence[Record], path: Path) -> None:
-    """Draw the features at the end of every cell's run: a colour a class, unknown samples black."""
+    """Draw the features at the end of every cell's run: a color a class, unknown samples black."""
     shown = [(name, *_stage(run, -1)) for name, run in firsts(manifest, runs)]
     _draw(path, [(name, labels, _by_class(labels), stage) for name, labels, stage in shown])
 
@@ -35,8 +35,8 @@ def verdicts(manifest: Record, runs: Sequence[Record], path: Path) -> None:
     for name, run in firsts(manifest, runs):
         labels, stage = _stage(run, -1)
         right = labels == np.array(stage["predicted"])
-        colours = np.where(right, np.where(labels < 0, REJECTED, RIGHT), WRONG)
-        panels.append((f"{name}: {(~right).mean():.1%} wrong", labels, list(colours), stage))
+        colors = np.where(right, np.where(labels < 0, REJECTED, RIGHT), WRONG)
+        panels.append((f"{name}: {(~right).mean():.1%} wrong", labels, list(colors), stage))
     _draw(path, panels)
 
 
@@ -49,7 +49,7 @@ def _by_class(labels: Any) -> list[Any]:
 
 
 def _hue(label: int) -> tuple[float, float, float]:
-    """Return a colour for a class beyond the tenth, one of twenty around the circle."""
+    """Return a color for a class beyond the tenth, one of twenty around the circle."""
     turn = 2 * np.pi * (label % 20) / 20
     red, green, blue = (0.5 + 0.4 * np.cos(turn + shift) for shift in (0, 2.1, 4.2))
     return float(red), float(green), float(blue)
@@ -57,9 +57,9 @@ def _hue(label: int) -> tuple[float, float, float]:
 
 def _draw(path: Path, panels: Sequence[tuple[str, Any, Sequence[Any], Record]]) -> None:
     with canvas(path, len(panels), (3.4 * len(panels), 3.5)) as sheet:
-        for axes, (title, labels, colours, stage) in zip(sheet, panels, strict=True):
+        for axes, (title, labels, colors, stage) in zip(sheet, panels, strict=True):
             x, y = np.array(stage["x"]), np.array(stage["y"])
             for known in (False, True):
                 here = np.flatnonzero((labels >= 0) == known)
-                axes.scatter(x[here], y[here], s=5, lw=0, alpha=0.85, c=[colours[int(place)] for place in here])
+                axes.scatter(x[here], y[here], s=5, lw=0, alpha=0.85, c=[colors[int(place)] for place in here])
             axes.set(title=title, xticks=[], yticks=[])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from owttt.bench.colours import COLOURS
+from owttt.bench.colors import COLORS
 from owttt.bench.figures.canvas import canvas, limits, score_histogram
 
 
@@ -21,7 +21,7 @@ def overview(
         for name, curve in curves.items():
             width = 2.4 if name == after else 1.4
             left.plot(
-                range(1, len(curve) + 1), curve, color=COLOURS.get(name), lw=width, label=f"{name}  {curve[-1]:.1f}"
+                range(1, len(curve) + 1), curve, color=COLORS.get(name), lw=width, label=f"{name}  {curve[-1]:.1f}"
             )
         left.set(title="cumulative Acc_H (%)", xlabel="batch", ylim=limits(curves.values(), 0.5))
         left.legend(frameon=False, ncols=2, loc="lower right", fontsize=8)

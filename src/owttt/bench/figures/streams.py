@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from owttt.bench.colours import COLOURS
+from owttt.bench.colors import COLORS
 from owttt.bench.figures.canvas import INK, KNOWN, MUTED, UNKNOWN, canvas, limits, score_histogram
-from owttt.bench.manifest import Record, cells_of
-from owttt.bench.tables import METRIC_NAMES
+from owttt.bench.outcome import Record, cells_of
+from owttt.bench.text import METRIC_NAMES
 
 
 def drop(manifest: Record, runs: Sequence[Record], path: Path) -> None:
@@ -22,12 +22,12 @@ def drop(manifest: Record, runs: Sequence[Record], path: Path) -> None:
     width = 0.8 / len(bars)
     with canvas(path, 1, (8.5, 3.6)) as (axes,):
         for number, (column, place) in enumerate(bars):
-            colour = (MUTED, KNOWN, UNKNOWN, *COLOURS.values())[number % (3 + len(COLOURS))]
+            color = (MUTED, KNOWN, UNKNOWN, *COLORS.values())[number % (3 + len(COLORS))]
             there = [cells[row, column] for row in rows]
             x = np.arange(len(rows)) + width * (number - (len(bars) - 1) / 2)
             ours = [_number(cell["mean"], place) for cell in there]
             name, heading = METRIC_NAMES[manifest["metrics"][column][place]], manifest["headings"][column]
-            axes.bar(x, ours, 0.92 * width, color=colour, label=f"{name} {heading}")
+            axes.bar(x, ours, 0.92 * width, color=color, label=f"{name} {heading}")
             theirs = [_number(cell["published"], place) for cell in there]
             label = "the paper's" if number == 0 else None
             axes.plot(x, theirs, "D", ms=3.5, mfc="none", mec=INK, mew=0.9, label=label)
@@ -54,7 +54,7 @@ def cumulative(manifest: Record, runs: Sequence[Record], path: Path) -> None:
                 if len(curve):
                     width = 2.4 if row == "owttt" else 1.5
                     label = f"{row}  {curve[-1]:.1f}"
-                    axes.plot(np.arange(1, len(curve) + 1), curve, color=COLOURS.get(row), lw=width, label=label)
+                    axes.plot(np.arange(1, len(curve) + 1), curve, color=COLORS.get(row), lw=width, label=label)
             axes.set(title=f"{manifest['label']}: Acc_H so far (%), {manifest['headings'][column]}", xlabel="batch")
             axes.set_ylim(limits([curve for curve in curves.values() if len(curve)]))
             axes.xaxis.get_major_locator().set_params(integer=True)
@@ -62,7 +62,7 @@ def cumulative(manifest: Record, runs: Sequence[Record], path: Path) -> None:
 
 
 def thresholds(manifest: Record, runs: Sequence[Record], path: Path) -> None:
-    """Draw Acc_H under fixed thresholds as solid lines, and under the adaptive one dotted; a colour a column."""
+    """Draw Acc_H under fixed thresholds as solid lines, and under the adaptive one dotted; a color a column."""
     del runs
     cells = cells_of(manifest)
     fixed = [row for row in manifest["rows"] if row != "adaptive"]

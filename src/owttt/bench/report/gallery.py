@@ -17,14 +17,14 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-from owttt.bench.campaign import short
 from owttt.bench.engine import fingerprints
-from owttt.bench.manifest import Record
+from owttt.bench.outcome import Record
 from owttt.bench.report.sections import SHOWN, look_of, plain
 from owttt.bench.run import load_model, make_stream
+from owttt.bench.selection import short
 from owttt.bench.spec import RunSpec
-from owttt.data.cloud_corruptions.points import standing
-from owttt.data.cloud_pictures import picture
+from owttt.data.corruptions.clouds.points import standing
+from owttt.data.modalities.pictures import picture
 from owttt.types import UNKNOWN
 
 METHOD: Final = "owttt"

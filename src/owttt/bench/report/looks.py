@@ -8,10 +8,10 @@ from typing import Final
 
 from torch import Tensor
 
-from owttt.bench.manifest import Record
+from owttt.bench.outcome import Record
 from owttt.bench.report.gallery import embedded
-from owttt.data.cloud_corruptions import CLOUD_CORRUPTIONS, corrupt_clouds
-from owttt.data.solids import Solids
+from owttt.data.corruptions.clouds import CLOUD_CORRUPTIONS, corrupt_clouds
+from owttt.data.generated.solids import Solids
 
 NUMBERS: Final = (55, 96, 52)
 """A chair, a table and a cone."""

@@ -1,6 +1,6 @@
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
-const colours = data.colours;
+const colors = data.colors;
 
 function element(name, attributes = {}, ...children) {
   const svg = ["svg", "path", "line", "text", "rect", "g", "circle"].includes(name);
@@ -14,13 +14,13 @@ function options(select, names) {
   select.replaceChildren(...names.map((name) => element("option", { value: name }, name)));
 }
 
-// A method's own colour; rows that are all of one method are told apart by others.
+// A method's own color; rows that are all of one method are told apart by others.
 const others = ["#d6432f", "#3f7fbf", "#5aa469", "#e0a43b", "#b07cc6", "#45b3b3", "#8a5a44", "#d16ba5", "#7f868e", "#a3b846"];
 
-function colour(run, runs) {
+function color(run, runs) {
   const methods = new Set(runs.map((one) => one.method));
   if (methods.size < runs.length) return others[runs.indexOf(run) % others.length];
-  return colours[run.method] || "#8a9099";
+  return colors[run.method] || "#8a9099";
 }
 
 // Cumulative Acc_H of every method on one stream.
@@ -44,12 +44,12 @@ function drawCurves(host, runs) {
       if (value !== null) path += `${path ? "L" : "M"}${x(batch).toFixed(1)},${y(Math.max(low, 100 * value)).toFixed(1)}`;
     });
     const stroke = run.method === "owttt" ? 3 : 1.8;
-    svg.append(element("path", { d: path, fill: "none", stroke: colour(run, runs), "stroke-width": stroke }));
+    svg.append(element("path", { d: path, fill: "none", stroke: color(run, runs), "stroke-width": stroke }));
   }
   const legend = element("div", { class: "legend" });
   for (const run of runs) {
     const last = run.curve[run.curve.length - 1];
-    const mark = element("i", { style: `background:${colour(run, runs)}` });
+    const mark = element("i", { style: `background:${color(run, runs)}` });
     legend.append(element("span", {}, mark, `${run.row} ${last === null ? "—" : (100 * last).toFixed(1)}`));
   }
   host.replaceChildren(svg, legend);

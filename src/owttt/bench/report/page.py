@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from owttt.bench.colours import COLOURS
-from owttt.bench.manifest import Record, manifests, records
+from owttt.bench.colors import COLORS
+from owttt.bench.outcome import Record, manifests, records
 from owttt.bench.report.gallery import gallery
 from owttt.bench.report.looks import looks
 from owttt.bench.report.sections import SHOWN, look_of, section
@@ -44,7 +44,7 @@ def render(folder: Path, title: str, pictures_of: Collection[str] = ()) -> str:
         shown,
     ]
     viewed = [[] if manifest["draw"] else runs for _, manifest, runs in tables]
-    payload = {"colours": COLOURS, "tables": [{"runs": _small(runs)} for runs in viewed]}
+    payload = {"colors": COLORS, "tables": [{"runs": _small(runs)} for runs in viewed]}
     return _document(title, "\n".join(body), payload)
 
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from owttt.bench.campaign import short
 from owttt.bench.compare import Gap, below, gaps, ranks
-from owttt.bench.manifest import Record, cells_of
-from owttt.bench.tables import CLOSE, METRIC_NAMES, numbers, ours_of
+from owttt.bench.outcome import Record, cells_of
+from owttt.bench.selection import short
+from owttt.bench.text import CLOSE, METRIC_NAMES, numbers, ours_of
 
 BASELINE: Final = "test"
 """The row that others should not fall behind."""

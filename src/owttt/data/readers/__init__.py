@@ -1,0 +1,1 @@
+"""Data sets from their official files, one file a format."""

@@ -1,0 +1,180 @@
+"""Streams: what a deployed classifier meets, one batch after the other, the same every time.
+
+    for x, y in Stream(StreamSpec(known="cifar10", corruptions=("snow",), unknown=("mnist",))):
+        ...
+
+From the spec and the sets' sizes follows a plan, which sample comes when; batches are slices of the plan, so any batch
+can be made without those before it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from owttt._utils.tensors import digest
+from owttt.data import registry
+from owttt.data.classes import align, without_known
+from owttt.data.corruptions.clouds import CLOUD_CORRUPTIONS, corrupt_clouds
+from owttt.data.corruptions.images import COMMON, corrupt, frost_from_folder, synthetic_frost
+from owttt.data.dataset import Dataset, Frame, as_float
+from owttt.data.streams.plan import Ints, plan
+from owttt.data.streams.spec import ALL, StreamSpec
+from owttt.types import UNKNOWN
+
+
+class Batch(NamedTuple):
+    """Samples `(B, …)` in float32, images in 0 … 1, and labels `(B,)`: a known class or `UNKNOWN`."""
+
+    x: Tensor
+    y: Tensor
+
+
+@final
+class Stream:
+    """Batches of a spec, for a model that takes images in a frame and knows classes in an order.
+
+    Iterating yields all batches; `batches(start=k)` goes on where another run stopped. `known` and `unknown` may be
+    given as data sets instead of being opened by name.
+    """
+
+    def __init__(
+        self,
+        spec: StreamSpec,
+        *,
+        frame: Frame | None = None,
+        classes: Sequence[str] | None = None,
+        names: Sequence[str] | None = None,
+        root: str | Path | None = None,
+        known: Dataset | None = None,
+        unknown: Sequence[Dataset] | None = None,
+    ) -> None:
+        self.spec, self.frame = spec, frame
+        self.ice = synthetic_frost if spec.frost is None else frost_from_folder(spec.frost)
+        self.published = known is None and spec.known in registry.CORRUPTED
+        opened = self._open_known(root) if known is None else [known]
+        self.known = [align(dataset, classes, names) for dataset in opened] if classes else opened
+        if spec.corruptions == (ALL,):
+            cloud = self.known[0].batch([0], frame).dim() == 3
+            self.spec = replace(spec, corruptions=CLOUD_CORRUPTIONS if cloud else COMMON)
+        self.classes = tuple(classes or self.known[0].classes)
+        others = self.known[0].names if names is None else names
+        parts = self._open_unknown(root) if unknown is None else list(unknown)
+        self.unknown = [without_known(part, self.classes, others) for part in parts]
+        self._check()
+        sizes = [len(part) for part in (self.known[0], *self.unknown)]
+        self.plan = plan(self.spec, sizes, self.known[0].labels.numpy())
+
+    def _check(self) -> None:
+        """Raise at once if batches could not be made."""
+        spec = self.spec
+        for name, dataset in zip(spec.corruptions, self.known, strict=False):
+            if not torch.equal(dataset.labels, self.known[0].labels):
+                raise ValueError(f"{spec.known}: {name} has other images than {spec.corruptions[0]}; it is incomplete.")
+        if len(self.unknown) != len(spec.unknown):
+            raise ValueError(f"The spec names {len(spec.unknown)} unknown sets, {len(self.unknown)} were given.")
+        corrupted = bool(spec.corruptions) and not self.published
+        shapes = {spec.known: self._shape(spec.known, self.known[0], corrupted)}
+        shapes |= {n: self._shape(n, part, "@" in n) for n, part in zip(spec.unknown, self.unknown, strict=True)}
+        if len(set(shapes.values())) > 1:
+            raise ValueError(
+                f"Samples of different shapes cannot be in one stream: {shapes}. Give a frame to bring images to one "
+                "size, and mix no clouds with images."
+            )
+
+    def _shape(self, name: str, dataset: Dataset, corrupted: bool) -> tuple[int, ...]:
+        """Return the shape of a set's samples; raise if there are none, or if they cannot be corrupted."""
+        if not len(dataset):
+            raise ValueError(f"{name}: no samples are left of it once known and unknown classes are told apart.")
+        sample = dataset.batch([0], self.frame)
+        image = sample.dtype == torch.uint8 and sample.dim() == 4 and sample.shape[1] == 3
+        cloud = sample.is_floating_point() and sample.dim() == 3 and sample.shape[2] == 3
+        wanted = self.spec.corruptions if name == self.spec.known else (name.partition("@")[2],)
+        if corrupted and not (cloud if set(wanted) <= set(CLOUD_CORRUPTIONS) else image):
+            raise ValueError(
+                f"{name}: {', '.join(wanted)} cannot be done to {sample.dtype} {tuple(sample.shape[1:])}: RGB images "
+                "in uint8 and clouds (P, 3) in float have corruptions of their own. A frame makes grey images RGB."
+            )
+        return tuple(sample.shape[1:])
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the data sets it draws from, as the model gets them."""
+        return digest((), " ".join(dataset.fingerprint(self.frame) for dataset in (*self.known, *self.unknown)))
+
+    def __len__(self) -> int:
+        return math.ceil(len(self.plan) / self.spec.batch_size)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self.batches()
+
+    def batches(self, start: int = 0) -> Iterator[Batch]:
+        """Yield the batches from number `start` on."""
+        if not 0 <= start <= len(self):
+            raise ValueError(f"The stream has batches 0 … {len(self) - 1}, got {start}.")
+        return (self.batch(number) for number in range(start, len(self)))
+
+    def batch(self, number: int) -> Batch:
+        """Make one batch."""
+        if not 0 <= number < len(self):
+            raise ValueError(f"The stream has batches 0 … {len(self) - 1}, got {number}.")
+        first = number * self.spec.batch_size
+        return self.at(np.arange(first, min(first + self.spec.batch_size, len(self.plan))))
+
+    def at(self, places: Ints) -> Batch:
+        """Make the samples at some places of the stream."""
+        parts, corruptions, indices = (
+            field[places] for field in (self.plan.part, self.plan.corruption, self.plan.index)
+        )
+        y = torch.full((len(places),), UNKNOWN)
+        known = torch.from_numpy(parts == 0)
+        y[known] = self.known[0].labels[torch.from_numpy(indices)[known]]
+        samples, groups = [], []
+        for part, corruption in sorted(set(zip(parts.tolist(), corruptions.tolist(), strict=True))):
+            here = np.flatnonzero((parts == part) & (corruptions == corruption))
+            samples.append(self._samples(part, corruption, indices[here]))
+            groups.append(here)
+        order = torch.from_numpy(np.argsort(np.concatenate(groups)))
+        return Batch(torch.cat(samples)[order], y)
+
+    def _open_known(self, root: str | Path | None) -> list[Dataset]:
+        spec = self.spec
+        if not self.published:
+            return [registry.load(spec.known, root=root)]
+        if not spec.corruptions:
+            raise ValueError(f"{spec.known} is corrupted: name at least one corruption, e.g. snow.")
+        severity = spec.severity
+        return [registry.load(spec.known, corruption=name, severity=severity, root=root) for name in spec.corruptions]
+
+    def _open_unknown(self, root: str | Path | None) -> list[Dataset]:
+        return [registry.load(name.partition("@")[0], root=root) for name in self.spec.unknown]
+
+    def _samples(self, part: int, corruption: int, index: Ints) -> Tensor:
+        """Return samples of one set under one corruption, as floats."""
+        if part == 0:
+            dataset = self.known[corruption if self.published else 0]
+            name = "" if self.published or corruption < 0 else self.spec.corruptions[corruption]
+        else:
+            dataset = self.unknown[part - 1]
+            name = self.spec.unknown[part - 1].partition("@")[2]
+        chosen, severity = torch.from_numpy(index), self.spec.severity
+        if name in CLOUD_CORRUPTIONS:
+            clouds = corrupt_clouds(
+                dataset.batch(chosen),
+                name,
+                severity,
+                indices=dataset.numbers(chosen).tolist(),
+                upright=dataset.upright,
+            )
+            return self.frame(clouds) if self.frame else clouds
+        samples = dataset.batch(chosen, self.frame)
+        if name:
+            samples = corrupt(samples, name, severity, indices=dataset.numbers(chosen).tolist(), frost=self.ice)
+        return as_float(samples)

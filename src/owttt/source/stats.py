@@ -1,0 +1,243 @@
+"""What a method may know of the source data: class prototypes and Gaussians of its features, and nothing else."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final, Literal, final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from owttt._utils import tensors as tensor_files
+from owttt._utils.progress import track
+from owttt._utils.queue import Statistics
+from owttt.functional import wide
+from owttt.network.features import FeatureExtractor, FeatureFunction, FeaturePoint, locate_features, uncompiled
+from owttt.source.moments import BatchSpread, ClassMoments
+from owttt.types import Forward
+
+KIND: Final = "source statistics"
+FULL_COVARIANCE_LIMIT: Final = 2**26
+"""K·D² numbers up to which every class gets a full covariance; beyond, its variances (TTAC's ImageNet form)."""
+
+SPREAD_BATCH: Final = 1536
+"""Samples of the source batches between which TTT++ measures the unit of its losses: the length of its queue."""
+
+
+@dataclass(frozen=True)
+class SourceInfo:
+    """What the statistics belong to."""
+
+    num_classes: int
+    samples: int
+    feature_point: str
+    head: tuple[str, ...]
+    """The modules behind the features."""
+    input_shape: tuple[int, ...]
+    input_dtype: str
+    model: str
+    """Fingerprint of the classifier they were fitted on."""
+
+
+@final
+class SourceStats(Statistics):
+    """Prototypes, mean and covariances of source features, fitted once and shipped beside the weights.
+
+    Tensors (moving with `.to`): `prototypes` `(K, D)` unit class means, `class_means` `(K, D)`, `class_covariances`
+    `(K, D, D)` or `(K, D)` variances, `mean` `(D,)`, `covariance` `(D, D)`, and `mean_spread` and `covariance_spread`,
+    the discrepancies between source batches of `spread_samples`.
+    """
+
+    class_means: Tensor
+    class_covariances: Tensor
+    mean: Tensor
+    covariance: Tensor
+    mean_spread: Tensor
+    covariance_spread: Tensor
+    spread_samples: Tensor
+    prototypes: Tensor
+
+    def __init__(self, info: SourceInfo, tensors: dict[str, Tensor]) -> None:
+        super().__init__()
+        self.info = info
+        for name, tensor in tensors.items():
+            self.register_buffer(name, tensor, persistent=False)
+        self.register_buffer("prototypes", F.normalize(self.class_means, dim=1), persistent=False)
+
+    @classmethod
+    @torch.inference_mode(False)
+    def fit(
+        cls,
+        model: nn.Module,
+        loader: Iterable[Any],
+        num_classes: int,
+        *,
+        features: str | FeatureFunction | None = None,
+        device: torch.device | str | None = None,
+        class_covariance: Literal["auto", "full", "diagonal"] = "auto",
+        progress: bool = True,
+    ) -> SourceStats:
+        """Measure the statistics on labeled source data; `loader` yields `(x, y)`, plain images, true labels.
+
+        `features` names the features if the final linear layer cannot be found. Batches stay on the device they come
+        on unless `device` is given. `model` is run in evaluation mode and left as it was.
+        """
+        if num_classes < 1:
+            raise ValueError(f"num_classes must be at least 1, got {num_classes}.")
+        model = uncompiled(model)
+        with _evaluating(model), torch.no_grad():
+            stream = track(loader, "source statistics", show=progress)
+            batches = (_checked(batch, num_classes, model, device) for batch in stream)
+            first = next(batches, None)
+            if first is None:
+                raise ValueError("The loader is empty; source statistics need at least one sample of every class.")
+            sample = first[0][:2]
+            extractor = locate_features(model, sample, num_classes, features)
+            size = _features(extractor, sample, num_classes).shape[1]
+            moments = ClassMoments(num_classes, diagonal=_diagonal(class_covariance, num_classes, size))
+            spread = BatchSpread(SPREAD_BATCH)
+            for x, y in chain((first,), batches):
+                z = _features(extractor, x, num_classes)
+                moments.add(z, y)
+                spread.add(z)
+        _check_counts(moments.counts)
+        tensors = {name: value.to(z.dtype) for name, value in (moments.result() | spread.result()).items()}
+        _check_prototypes(tensors["class_means"])
+        info = SourceInfo(
+            num_classes=num_classes,
+            samples=int(moments.counts.sum()),
+            feature_point=str(extractor.point),
+            head=extractor.head,
+            input_shape=tuple(sample.shape[1:]),
+            input_dtype=str(sample.dtype).removeprefix("torch."),
+            model=fingerprint(model),
+        )
+        return cls(info, tensors)
+
+    @property
+    def num_classes(self) -> int:
+        """The number of known classes, K."""
+        return self.info.num_classes
+
+    @property
+    def feature_point(self) -> FeaturePoint:
+        """Where in the classifier the features are."""
+        return FeaturePoint.parse(self.info.feature_point)
+
+    @property
+    def diagonal(self) -> bool:
+        """Whether classes have variances only."""
+        return self.class_covariances.dim() == 2
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of these statistics and of the model they belong to."""
+        tensors = ((name, value.float()) for name, value in sorted(self._tensors().items()))
+        return tensor_files.digest((*tensors, (self.info.model, torch.empty(0))))
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {name: buffer for name, buffer in self.named_buffers() if name != "prototypes"}
+
+    def view(self) -> SourceStats:
+        """Return an object of its own on the same tensors: moving it to a device does not move this one."""
+        other = copy.copy(self)
+        other._buffers = dict(self._buffers)
+        return other
+
+    def save(self, path: str | Path) -> None:
+        """Write to a safetensors file, atomically."""
+        tensor_files.write(path, self._tensors(), {"kind": KIND, **asdict(self.info)})
+
+    @classmethod
+    @torch.inference_mode(False)
+    def load(cls, path: str | Path) -> SourceStats:
+        """Read what `save` wrote; a damaged file is an error."""
+        tensors, description = tensor_files.read(path, KIND)
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in description.items()
+            if name != "kind"
+        }
+        return cls(SourceInfo(**fields), tensors)
+
+    def extra_repr(self) -> str:
+        """Say what it was fitted on."""
+        return f"{self.num_classes} classes, {self.info.samples} samples, features at {self.info.feature_point}"
+
+
+def fingerprint(model: nn.Module) -> str:
+    """Return the SHA-256 of a classifier's weights and buffers."""
+    return tensor_files.digest(model.state_dict().items())
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Any:
+    """Put every module in evaluation mode, and back as each one was."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def _features(extractor: FeatureExtractor, x: Tensor, num_classes: int) -> Tensor:
+    """Return the features of source data, checked."""
+    out: Forward = extractor(x)
+    if out.logits.shape[1] != num_classes:
+        raise ValueError(f"num_classes is {num_classes}, the classifier has {out.logits.shape[1]} outputs.")
+    if not out.features.isfinite().all():
+        raise ValueError("The classifier gives features that are not finite on source data.")
+    return wide(out.features)
+
+
+def _diagonal(choice: str, num_classes: int, dimension: int) -> bool:
+    if choice not in ("auto", "full", "diagonal"):
+        raise ValueError(f"class_covariance must be 'auto', 'full' or 'diagonal', got {choice!r}.")
+    return choice == "diagonal" or (choice == "auto" and num_classes * dimension**2 > FULL_COVARIANCE_LIMIT)
+
+
+def _checked(
+    batch: Any, num_classes: int, model: nn.Module, device: torch.device | str | None
+) -> tuple[Tensor, Tensor]:
+    pair = tuple(batch) if isinstance(batch, tuple | list) else ()
+    if len(pair) != 2 or not all(isinstance(part, Tensor) for part in pair):
+        raise ValueError(f"The loader must yield pairs (x, y) of tensors, got {type(batch).__name__}.")
+    x, y = pair if device is None else (part.to(device) for part in pair)
+    if y.dim() != 1 or len(x) != len(y) or not len(x):
+        raise ValueError(f"Expected one class a sample, got x {tuple(x.shape)} and y {tuple(y.shape)}.")
+    home = next((parameter.device for parameter in model.parameters()), x.device)
+    if {x.device, y.device} != {home}:
+        raise ValueError(f"The classifier is on {home}, x on {x.device}, y on {y.device}; pass device={str(home)!r}.")
+    dtype = next((parameter.dtype for parameter in model.parameters()), x.dtype)
+    if x.is_floating_point() and x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
+        raise ValueError(f"The classifier is in {dtype}, the source data in {x.dtype}; convert one of them.")
+    if x.is_floating_point() and not x.isfinite().all():
+        raise ValueError("The source data holds NaN or Inf.")
+    if y.is_floating_point() or ((y < 0) | (y >= num_classes)).any():
+        raise ValueError(f"Source labels must be whole numbers 0 … {num_classes - 1}, got {y.unique().tolist()[:10]}.")
+    return x, y.long()
+
+
+def _check_counts(counts: Tensor) -> None:
+    missing = (counts == 0).nonzero().flatten().tolist()
+    if missing:
+        raise ValueError(
+            f"No source sample of {len(missing)} of {len(counts)} classes: {missing[:20]}. Every known class needs at "
+            "least one; add samples or lower num_classes."
+        )
+    if int(counts.sum()) < 2:
+        raise ValueError("Source statistics need at least two samples.")
+
+
+def _check_prototypes(class_means: Tensor) -> None:
+    lost = (class_means.norm(dim=1) == 0).nonzero().flatten().tolist()
+    if lost:
+        raise ValueError(f"The mean feature of classes {lost[:20]} is zero, so they have no direction to compare with.")
