@@ -33,7 +33,7 @@ class PseudoLabel(Method):
 
     def adapt(self, x: Tensor, out: Forward, verdict: Verdict) -> None:
         """Take one step."""
-        accepted = x[verdict.weak]
+        accepted = x[verdict.known]
         if len(accepted):
             logits = self.network(accepted).logits.float()
             self.descend(F.cross_entropy(logits, logits.argmax(dim=1)))

@@ -12,8 +12,9 @@ from owttt.data.corruptions.clouds import CLOUD_CONSTANTS, CLOUD_CORRUPTIONS, co
 from owttt.data.corruptions.clouds.points import in_unit_ball
 from owttt.data.corruptions.clouds.view import standpoint, visible
 from owttt.data.corruptions.randomness import Randomness
-from owttt.data.dataset import ArrayImages, Frame
+from owttt.data.dataset import ArrayImages
 from owttt.data.generated.solids import SOLIDS
+from owttt.data.modalities import Frame
 from owttt.data.readers.voxels import DigitClouds, VoxelClouds, surface
 from owttt.data.registry import load
 

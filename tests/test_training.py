@@ -17,9 +17,9 @@ from owttt._utils import tensors as tensor_files
 from owttt.cli import main
 from owttt.data.corruptions.clouds import CLOUD_CORRUPTIONS
 from owttt.data.dataset import ArrayImages
+from owttt.data.modalities.augmentation import recolored, shifted, stretched
 from owttt.models import Preprocessing, SourceModel, cifar_resnet
 from owttt.training import Job, Recipe, accuracy, batches, train, train_source
-from owttt.training.augmentation import recolored, shifted, stretched
 from owttt.training.loop import distillation
 from owttt.training.source import average, make_model
 

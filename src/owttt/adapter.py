@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any, Final, Literal, Self, cast, final
 
@@ -15,17 +16,21 @@ from torch import Tensor, nn
 from owttt._utils import state
 from owttt._utils import tensors as tensor_files
 from owttt._utils.suggest import suggest
-from owttt.detector import Detector, NamedScore, Score, Threshold, as_score, as_threshold, is_unit
-from owttt.functional import cosine_similarity, wide
-from owttt.methods import METHODS
-from owttt.methods.base import Method, Setting
+from owttt.detector import DEFAULT_SCORE, Detector, NamedScore, Score, Threshold, as_score, as_threshold, is_unit
+from owttt.functional import wide
+from owttt.methods import find_method
+from owttt.methods.base import Method
 from owttt.methods.presets import preset_options
 from owttt.network.features import FeatureFunction, same_features, uncompiled
+from owttt.network.inputs import Fields, as_batch, own, tensors_of
 from owttt.source import SourceStats, fingerprint
 from owttt.types import ADAPT_THEN_PREDICT, PREDICT_THEN_ADAPT, UNKNOWN, Forward, Order, Prediction, Verdict
 
 KIND: Final = "adapter state"
-PROTOCOLS: Final = {PREDICT_THEN_ADAPT: "paper", ADAPT_THEN_PREDICT: "released"}
+ORDERS: Final = (PREDICT_THEN_ADAPT, ADAPT_THEN_PREDICT)
+CLASSIFIERS: Final = ("prototypes", "head")
+TEMPERATURE: Final = 0.1
+"""By which cosines to the class means are divided to make logits, δ of the paper."""
 Classifier = Literal["prototypes", "head"]
 
 
@@ -36,32 +41,59 @@ def wrap(
     *,
     source: SourceStats,
     order: Order = PREDICT_THEN_ADAPT,
-    score: str | Score = "cosine",
+    score: str | Score = DEFAULT_SCORE,
     threshold: str | float | tuple[float, float] | Threshold = "adaptive",
     window: int = 512,
     classifier: Classifier = "prototypes",
     features: str | FeatureFunction | None = None,
     preset: str | None = None,
+    classes: Sequence[str] | None = None,
     **options: Any,
 ) -> Adapter:
     """Wrap a classifier so that calling it predicts, rejects and adapts. The model itself is copied, never touched.
 
-    method      a name in `METHODS`, a Method class, or a configured Method (then without `options`)
-    order       "predict-then-adapt": causal, the paper's Algorithm 1; "adapt-then-predict": the authors' program
-    score       "cosine" (the paper's), "centered", "energy", "max-softmax", or a callable; high = unknown
-    threshold   "adaptive" (Otsu, weighted), "adaptive-unweighted" (as printed in the paper), "off", a number (fixed),
-                a pair (adaptive, kept within bounds), or a callable on the window of scores
-    window      how many recent scores the threshold is computed from, N_m
-    classifier  "prototypes": the nearest class mean (the paper); "head": the model's own logits
-    features    needed again only if `source` was fitted with a callable
-    preset      the paper's options for a benchmark, see `PRESETS`; `options` go on top
+    Args:
+        model: Any classifier whose penultimate features `source` was fitted on.
+        method: A name in `METHODS`, `package.module:Class`, a Method class, or a configured Method (then without
+            `options`).
+        source: What is known of the source data: `SourceStats.fit` or `.load`.
+        order: "predict-then-adapt", causal, the paper's Algorithm 1; "adapt-then-predict", the authors' program.
+        score: "cosine" (the paper's), "centered", "energy", "max-softmax", `package.module:function`, or a callable;
+            high = unknown.
+        threshold: "adaptive" (Otsu, weighted), "adaptive-unweighted" (as printed in the paper), "off", a number
+            (fixed), a pair (adaptive, kept within bounds), or a callable on the window of scores.
+        window: How many recent scores the threshold is computed from, N_m.
+        classifier: "prototypes", the nearest class mean (the paper); "head", the model's own logits.
+        features: Needed again only if `source` was fitted with a callable.
+        preset: The paper's options for a benchmark, see `PRESETS`; `options` go on top.
+        classes: Names of the known classes, for `Prediction.names`.
+        **options: Of the method.
+
+    Returns:
+        An adapter: call it with a batch and it answers with a `Prediction`.
+
+    Raises:
+        ValueError: The statistics belong to another model, a name or value is not one, or the method cannot adapt this
+            network.
+        TypeError: An option or a kind of argument does not exist.
+
+    Example:
+        >>> import torch, owttt
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+        >>> loader = [(torch.randn(6, 4), torch.tensor([0, 1, 0, 1, 0, 1]))]
+        >>> source = owttt.SourceStats.fit(model, loader, num_classes=2, progress=False)
+        >>> adapter = owttt.wrap(model, "owttt", source=source, classes=["cat", "dog"])
+        >>> len(adapter(torch.randn(3, 4)).names)
+        3
     """
-    if order not in PROTOCOLS:
-        raise ValueError(f"order must be one of {list(PROTOCOLS)}, got {order!r}.")
-    if classifier not in ("prototypes", "head"):
+    if order not in ORDERS:
+        raise ValueError(f"order must be one of {list(ORDERS)}, got {order!r}.")
+    if classifier not in CLASSIFIERS:
         raise ValueError(f"classifier must be 'prototypes' or 'head', got {classifier!r}.")
     if not isinstance(source, SourceStats):
         raise TypeError(f"source must be SourceStats (SourceStats.fit or .load), got {type(source).__name__}.")
+    if classes is not None and len(classes) != source.num_classes:
+        raise ValueError(f"The source statistics have {source.num_classes} classes, got {len(classes)} names.")
     model = uncompiled(model)
     found = fingerprint(model)
     if found != source.info.model:
@@ -71,18 +103,31 @@ def wrap(
             "dtype or a wrapper around it makes it another model."
         )
     unbound = _make(method, preset, options)
-    if unbound.own_score and score != "cosine":
-        raise ValueError(
-            f"With these options {unbound.name!r} scores by itself ({unbound.own_score}); score={score!r} has no "
-            "effect; leave it out, or turn that off (pool_score=False)."
-        )
-    scoring = as_score(score)
-    rule = as_threshold(threshold, unit=is_unit(scoring))
+    scoring = _score(unbound, score)
     network = same_features(copy.deepcopy(model), source.feature_point, source.info.head, features)
     home = next((parameter.device for parameter in model.parameters()), source.mean.device)
-    setting = Setting(order, weighted=getattr(rule, "weighted", True))
-    bound = unbound.bind(network, source.view().to(home), setting)
-    return Adapter(bound, score=scoring, threshold=rule, window=window, order=order, classifier=classifier)
+    return Adapter(
+        unbound.bind(network, source.view().to(home), order),
+        score=scoring,
+        threshold=as_threshold(threshold, unit=is_unit(scoring)),
+        window=window,
+        order=order,
+        classifier=classifier,
+        classes=None if classes is None else tuple(classes),
+    )
+
+
+def _score(method: Method, score: str | Score) -> Score:
+    """Return the method's own score, or the chosen one; both at once are an error."""
+    own = method.own_score
+    if own is None:
+        return as_score(score)
+    if score != DEFAULT_SCORE:
+        raise ValueError(
+            f"With these options {method.name!r} scores by itself ({own.name}), and score={score!r} would have no "
+            f"effect; leave it out, or turn that off: {own.way_out}."
+        )
+    return own
 
 
 def _make(method: str | Method | type[Method], preset: str | None, options: dict[str, Any]) -> Method:
@@ -92,9 +137,7 @@ def _make(method: str | Method | type[Method], preset: str | None, options: dict
                 f"{type(method).__name__} is configured already; options and preset go to a name or a class."
             )
         return copy.deepcopy(method)
-    if isinstance(method, str) and method not in METHODS:
-        raise ValueError(f"No method {method!r}. {suggest(method, METHODS)} Or pass a Method.")
-    kind = METHODS[method] if isinstance(method, str) else method
+    kind = find_method(method) if isinstance(method, str) else method
     if not (isinstance(kind, type) and issubclass(kind, Method)):
         raise TypeError(f"method must be a name, a Method or its class, got {kind!r}.")
     known = inspect.signature(kind).parameters
@@ -102,7 +145,17 @@ def _make(method: str | Method | type[Method], preset: str | None, options: dict
     if wrong:
         hint = suggest(wrong[0], known)
         raise TypeError(f"Method {kind.name!r} has no option {wrong}; it takes {sorted(known)}. {hint}")
+    for name, value in options.items():
+        _check_option(kind.name, name, value, known[name].default)
     return kind(**(preset_options(preset, kind.name) if preset else {}) | options)
+
+
+def _check_option(method: str, name: str, value: Any, default: Any) -> None:
+    """Raise if an option that is a number, a truth or a word by default is something else."""
+    kinds = {bool: (bool, "true or false"), int: (Real, "a number"), float: (Real, "a number"), str: (str, "a word")}
+    kind, told = kinds.get(type(default), (object, ""))
+    if value is not None and not isinstance(value, kind):
+        raise TypeError(f"Option {name!r} of method {method!r} must be {told}, {default!r} by default; got {value!r}.")
 
 
 @final
@@ -117,38 +170,59 @@ class Adapter(nn.Module):
     """
 
     def __init__(
-        self, method: Method, *, score: Score, threshold: Threshold, window: int, order: Order, classifier: Classifier
+        self,
+        method: Method,
+        *,
+        score: Score,
+        threshold: Threshold,
+        window: int,
+        order: Order,
+        classifier: Classifier,
+        classes: tuple[str, ...] | None = None,
     ) -> None:
         super().__init__()
         self.method = method
         self.order: Order = order
         self.classifier = classifier
+        self.classes = classes
         prototypes = method.source.prototypes
         self.detector = Detector(score, threshold, window, like=prototypes)
-        self.training_detector = Detector(score, threshold, window, like=prototypes)
+        if order == ADAPT_THEN_PREDICT:
+            self.training_detector = Detector(score, threshold, window, like=prototypes)
         self._source = method.source.fingerprint
         self._initial = state.snapshot(self, method.optimizer)
 
-    def forward(self, x: Tensor) -> Prediction:
-        """Predict a batch and adapt to it, in the adapter's order."""
-        self._check(x)
+    def forward(self, x: Tensor | Mapping[str, Tensor]) -> Prediction:
+        """Predict a batch and adapt to it, in the adapter's order.
+
+        Args:
+            x: A batch like those of the source data: a tensor, or named tensors (labels among them are not looked at).
+
+        Returns:
+            The answer for every sample.
+
+        Raises:
+            ValueError: The batch is not like the source data; nothing has changed then.
+            TypeError: Likewise, of another type.
+        """
+        checked = self._checked(x)
         with torch.inference_mode(False), torch.enable_grad():
-            x = x.clone() if x.is_inference() else x.detach()
+            batch = own(checked)
             if self.order == PREDICT_THEN_ADAPT:
-                out, verdict = self._judged(x, self.detector, graph=self.method.backpropagates)
+                out, verdict = self._judged(batch, self.detector, graph=self.method.backpropagates)
                 prediction = self._prediction(out, verdict)
-                self.method.adapt(x, out, verdict)
+                self.method.adapt(batch, out, verdict)
                 return prediction
             if self.method.adapts:
-                self.method.adapt(x, *self._judged(x, self.training_detector, graph=self.method.backpropagates))
-            return self._prediction(*self._judged(x, self.detector, graph=False))
+                judged = self._judged(batch, self.training_detector, graph=self.method.backpropagates)
+                self.method.adapt(batch, *judged)
+            return self._prediction(*self._judged(batch, self.detector, graph=False))
 
     @torch.no_grad()
-    def predict(self, x: Tensor) -> Prediction:
+    def predict(self, x: Tensor | Mapping[str, Tensor]) -> Prediction:
         """Predict a batch with the model as it is now; nothing is learned or remembered."""
-        self._check(x)
-        out = self.method(x)
-        return self._prediction(out, self.detector.judge(self._scores(out, self.detector)))
+        out = self.method(self._checked(x))
+        return self._prediction(out, self.detector.judge(self.detector.scores(out, self.method.source)))
 
     @torch.inference_mode(False)
     def reset(self) -> None:
@@ -180,8 +254,7 @@ class Adapter(nn.Module):
             "method": self.method.name,
             "options": self.method.options(),
             "order": self.order,
-            "protocol": PROTOCOLS[self.order],
-            "score": self.method.own_score or _name(self.detector.score),
+            "score": _name(self.detector.score),
             "threshold": _name(self.detector.threshold),
             "window": self.detector.window.capacity,
             "classifier": self.classifier,
@@ -203,36 +276,44 @@ class Adapter(nn.Module):
         """Run the network and the detector on a batch, and remember its scores."""
         with torch.set_grad_enabled(graph):
             out: Forward = self.method(x)
-        scores = self._scores(out, detector)
+        scores = detector.scores(out, self.method.source)
         verdict = detector.judge(scores)
         detector.observe(scores)
         return out, verdict
-
-    def _scores(self, out: Forward, detector: Detector) -> Tensor:
-        """Return a batch's scores: the method's own, if it has some, or the detector's."""
-        if self.method.own_score:
-            return detector.checked(self.method.score(out), out)
-        return detector.scores(out, self.method.source)
 
     @torch.no_grad()
     def _prediction(self, out: Forward, verdict: Verdict) -> Prediction:
         """Answer a batch; a score of exactly τ is unknown in the paper, and known in the authors' program."""
         paper = self.order == PREDICT_THEN_ADAPT
-        unknown = verdict.strong if paper else verdict.scores > verdict.threshold
-        if self.classifier == "head":
-            logits = wide(out.logits.detach())
-        else:
-            logits = cosine_similarity(out.features, self.method.source.prototypes) / self.method.temperature
-        label = logits.argmax(dim=1).masked_fill(unknown, UNKNOWN)
-        return Prediction(label, verdict.scores.clone(), verdict.threshold.clone(), logits)
+        unknown = verdict.unknown if paper else verdict.scores > verdict.threshold
+        head = wide(out.logits.detach())
+        logits = head if self.classifier == "head" else out.cosines(self.method.source.prototypes) / TEMPERATURE
+        closed = logits.argmax(dim=1)
+        return Prediction(
+            labels=closed.masked_fill(unknown, UNKNOWN),
+            scores=verdict.scores.clone(),
+            threshold=verdict.threshold.clone(),
+            logits=logits,
+            closed=closed,
+            confidence=head.softmax(dim=1).gather(1, closed[:, None])[:, 0],
+            classes=self.classes,
+        )
 
-    def _check(self, x: Tensor) -> None:
-        """Raise if the batch is not what the source data was like, before anything has changed."""
-        info = self.method.source.info
-        if not isinstance(x, Tensor):
-            raise TypeError(f"Expected a batch as a torch.Tensor, got {type(x).__name__}.")
-        expected = ", ".join(map(str, info.input_shape))
-        if x.dim() != len(info.input_shape) + 1 or tuple(x.shape[1:]) != tuple(info.input_shape):
+    def _checked(self, x: Any) -> Any:
+        """Return a batch if it is what the source data was like, and raise if not, before anything has changed."""
+        x = as_batch(x)
+        if not isinstance(x, Tensor | Fields):
+            raise TypeError(f"Expected a batch as a torch.Tensor, or as named tensors, got {type(x).__name__}.")
+        inputs, found = self.method.source.info.inputs, tensors_of(x)
+        if inputs.keys() != found.keys():
+            raise ValueError(f"Expected {_told(inputs)}, as the source data had, got {_told(found)}.")
+        for name, (shape, dtype) in inputs.items():
+            self._check(found[name], shape, getattr(torch, dtype))
+        return x
+
+    def _check(self, x: Tensor, shape: tuple[int, ...], source_dtype: torch.dtype) -> None:
+        expected = ", ".join(map(str, shape))
+        if x.dim() != len(shape) + 1 or tuple(x.shape[1:]) != tuple(shape):
             raise ValueError(
                 f"Expected a batch of shape (B, {expected}), as the source data had, got {tuple(x.shape)}."
             )
@@ -241,14 +322,19 @@ class Adapter(nn.Module):
         parameter = next(self.method.network.parameters(), self.method.source.prototypes)
         if x.device != parameter.device:
             raise ValueError(f"The adapter is on {parameter.device}, the batch on {x.device}; move one of them.")
-        source_dtype: torch.dtype = getattr(torch, info.input_dtype)
         needed = parameter.dtype if source_dtype.is_floating_point else source_dtype
+        either = getattr(self.method.network.model, "takes_bytes", False) and x.dtype in (torch.uint8, parameter.dtype)
         mixed = x.is_floating_point() and torch.is_autocast_enabled(x.device.type)
-        if x.dtype != needed and not mixed:
+        if x.dtype != needed and not mixed and not either:
             raise TypeError(f"Expected a batch of {needed}, got {x.dtype}; convert it with x.to({needed}).")
         if x.is_floating_point() and not x.isfinite().all():
             bad = (~x.isfinite()).flatten(1).any(dim=1).nonzero().flatten().tolist()
             raise ValueError(f"The batch holds NaN or Inf in {len(bad)} of {len(x)} samples: {bad[:10]}.")
+
+
+def _told(names: Iterable[str]) -> str:
+    """Say what a batch is made of."""
+    return "one tensor" if list(names) == [""] else f"named tensors {sorted(names)}"
 
 
 def _name(plug: Callable[..., Tensor]) -> Any:

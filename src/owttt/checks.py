@@ -144,7 +144,7 @@ def any_batch_size(method: AnyMethod, **options: Any) -> None:
 
 
 def one_sided_batches(method: AnyMethod, **options: Any) -> None:
-    """Batches that are all weak, all strong, or have a single sample of a kind work."""
+    """Batches that are all known, all unknown, or have a single sample of a kind work."""
     world = make_world(batch_norm_network)
     for threshold in (math.inf, -math.inf, _leave_one_below, _leave_one_above):
         adapter = world.wrap(method, **options | {"threshold": threshold})
@@ -173,7 +173,7 @@ def signed_features(method: AnyMethod, **options: Any) -> None:
     except ValueError:
         return
     out = _run(adapter, world.stream)
-    rejected = float((out.label < 0).float().mean())
+    rejected = float((out.labels < 0).float().mean())
     _require(0 < rejected < 1, f"{rejected:.0%} of signed features were rejected")
     _assert_finite(adapter, "on signed features")
 
@@ -183,7 +183,7 @@ def double_precision(method: AnyMethod, **options: Any) -> None:
     world = make_world(batch_norm_network, torch.float64)
     adapter = world.wrap(method, **options)
     out = _run(adapter, world.stream)
-    _require(out.score.dtype == out.logits.dtype == torch.float64, f"answers came in {out.score.dtype}")
+    _require(out.scores.dtype == out.logits.dtype == torch.float64, f"answers came in {out.scores.dtype}")
     modules = state.collect(adapter, None).items()
     narrow = [name for name, value in modules if value.is_floating_point() and value.dtype != torch.float64]
     _require(not narrow, f"these tensors are not float64: {narrow[:3]}")
@@ -195,11 +195,11 @@ def mixed_precision(method: AnyMethod, **options: Any) -> None:
     once, each = world.wrap(method, **options), world.wrap(method, **options)
     with torch.autocast("cpu", torch.bfloat16):
         outer = _run(once, world.stream)
-    for batch, scores in zip(torch.split(world.stream, 16), torch.split(outer.score, 16), strict=True):
+    for batch, scores in zip(torch.split(world.stream, 16), torch.split(outer.scores, 16), strict=True):
         with torch.autocast("cpu", torch.bfloat16):
             answer = each(batch)
         _require(
-            torch.equal(answer.score, scores), "one autocast around the stream gives other scores than one a batch"
+            torch.equal(answer.scores, scores), "one autocast around the stream gives other scores than one a batch"
         )
     _assert_finite(once, "under autocast")
 
@@ -210,7 +210,7 @@ def constant_input(method: AnyMethod, **options: Any) -> None:
     for image in (torch.zeros_like(world.stream[:1]), world.stream[:1]):
         adapter = world.wrap(method, **options | {"threshold": "adaptive"})
         out = adapter(image.repeat(16, 1, 1, 1))
-        _require((out.label >= 0).any(), "identical samples were all rejected")
+        _require((out.labels >= 0).any(), "identical samples were all rejected")
         _run(adapter, image.repeat(32, 1, 1, 1))
         _assert_finite(adapter, "on constant input")
 
@@ -296,9 +296,18 @@ def _leave_one_above(scores: Tensor) -> Tensor:
 def _run(adapter: Adapter, stream: Tensor, size: int = 16) -> Prediction:
     """Return the answers to a stream, joined; the threshold is the last one."""
     answers = [adapter(batch) for batch in torch.split(stream, size)]
-    columns = zip(*((a.label, a.score, a.logits) for a in answers), strict=True)
-    label, score, logits = (torch.cat(column) for column in columns)
-    return Prediction(label, score, answers[-1].threshold, logits)
+
+    def joined(name: str) -> Tensor:
+        return torch.cat([getattr(answer, name) for answer in answers])
+
+    return Prediction(
+        labels=joined("labels"),
+        scores=joined("scores"),
+        threshold=answers[-1].threshold,
+        logits=joined("logits"),
+        closed=joined("closed"),
+        confidence=joined("confidence"),
+    )
 
 
 def _whole(adapter: Adapter) -> dict[str, Tensor]:
@@ -311,8 +320,8 @@ def _differences(a: dict[str, Tensor], b: dict[str, Tensor]) -> list[str]:
 
 
 def _assert_same(a: Prediction, b: Prediction, when: str) -> None:
-    _require(torch.equal(a.label, b.label), f"other labels {when}")
-    _require(torch.equal(a.score, b.score), f"other scores {when}")
+    _require(torch.equal(a.label, b.labels), f"other labels {when}")
+    _require(torch.equal(a.score, b.scores), f"other scores {when}")
     _require(torch.equal(a.threshold, b.threshold), f"another threshold {when}")
 
 

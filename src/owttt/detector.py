@@ -11,9 +11,10 @@ from typing import Final, final
 import torch
 from torch import Tensor, nn
 
+from owttt._utils import plugins
 from owttt._utils.queue import Queue
 from owttt._utils.suggest import suggest
-from owttt.functional import centered_score, cosine_score, energy_score, max_softmax_score, otsu_threshold
+from owttt.functional import centered_score, energy_score, max_softmax_score, nearest_score, otsu_threshold
 from owttt.source import SourceStats
 from owttt.types import Forward, Verdict
 
@@ -22,7 +23,7 @@ Score = Callable[[Forward, SourceStats], Tensor]
 
 
 def _cosine(out: Forward, source: SourceStats) -> Tensor:
-    return cosine_score(out.features, source.prototypes)
+    return nearest_score(out.cosines(source.prototypes))
 
 
 def _centered(out: Forward, source: SourceStats) -> Tensor:
@@ -39,17 +40,21 @@ def _max_softmax(out: Forward, _: SourceStats) -> Tensor:
 
 @dataclass(frozen=True)
 class NamedScore:
-    """A score of ours; `unit` if its natural range is [0, 1] (cosines of signed features go on to 2)."""
+    """A score with a name; `unit` if its natural range is [0, 1] (cosines of signed features go on to 2)."""
 
     name: str
     function: Score
     unit: bool
+    way_out: str = ""
+    """How to do without it, where it is a method's own."""
 
     def __call__(self, out: Forward, source: SourceStats) -> Tensor:
         """Return the scores of a batch."""
         return self.function(out, source)
 
 
+DEFAULT_SCORE: Final = "cosine"
+_OLD_SPELLINGS: Final = {"centred": "centered"}
 SCORES: Final[dict[str, NamedScore]] = {
     score.name: score
     for score in (
@@ -101,12 +106,27 @@ THRESHOLDS: Final[dict[str, Threshold]] = {
 
 
 def as_score(score: str | Score) -> Score:
-    """Look a score up by name, or take a callable as it is."""
+    """Look a score up: a name of `SCORES`, one that a package registers, `package.module:function`, or a callable."""
     if callable(score):
         return score
-    if score not in SCORES:
-        raise ValueError(f"No score {score!r}. {suggest(score, SCORES)} Or pass a callable.")
-    return SCORES[score]
+    name = _OLD_SPELLINGS.get(score, score)
+    if name in SCORES:
+        return SCORES[name]
+    function = plugins.find(name, "scores")
+    if function is None:
+        raise ValueError(
+            f"No score {score!r}. {suggest(score, score_names())} Or pass a callable, or package.module:function."
+        )
+    if isinstance(function, NamedScore):
+        return function
+    if not callable(function):
+        raise TypeError(f"{name}: a score is a function of (Forward, SourceStats), got {type(function).__name__}.")
+    return NamedScore(name, function, unit=False)
+
+
+def score_names() -> list[str]:
+    """Return the names of all scores, those of other packages included."""
+    return [*SCORES, *plugins.registered("scores")]
 
 
 def is_unit(score: Score) -> bool:
@@ -172,7 +192,7 @@ class Detector(nn.Module):
         threshold = torch.as_tensor(self.threshold(self.window.joined(scores))).to(scores)
         if threshold.dim() != 0 or threshold.isnan():
             raise ValueError(f"A threshold must be one number, got {threshold.tolist()}.")
-        return Verdict(scores, threshold, scores < threshold)
+        return Verdict(scores, threshold, known=scores < threshold)
 
     def observe(self, scores: Tensor) -> None:
         """Remember a batch's scores."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
+import torch
 from torch import Tensor
+
+from owttt.functional import cosine_similarity
 
 UNKNOWN: Final = -1
 """The label of everything the model never learned."""
@@ -17,40 +20,84 @@ PREDICT_THEN_ADAPT: Final[Order] = "predict-then-adapt"
 ADAPT_THEN_PREDICT: Final[Order] = "adapt-then-predict"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Forward:
     """What the network says of a batch: features `(B, D)` of the penultimate layer, logits `(B, K)` of its head."""
 
     features: Tensor
     logits: Tensor
+    _cosines: list[tuple[Tensor, Tensor]] = field(default_factory=list, init=False, repr=False)
+
+    @torch.no_grad()
+    def cosines(self, prototypes: Tensor) -> Tensor:
+        """Return the cosines `(B, K)` to unit prototypes, without a graph; they are computed once."""
+        for known, cosines in self._cosines:
+            if known is prototypes:
+                return cosines
+        self._cosines.append((prototypes, cosine_similarity(self.features.detach(), prototypes)))
+        return self._cosines[-1][1]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the detector says of a batch: scores `(B,)` (high = unknown), the threshold τ, and `weak = score < τ`."""
+    """What the detector says of a batch: scores `(B,)` (high = unknown), the threshold τ, and `known = score < τ`.
+
+    Known samples are the paper's weak, unknown ones its strong out-of-distribution samples.
+    """
 
     scores: Tensor
     threshold: Tensor
-    weak: Tensor
+    known: Tensor
 
     @property
-    def strong(self) -> Tensor:
+    def unknown(self) -> Tensor:
         """The samples that look unknown: `score >= τ`."""
-        return ~self.weak
+        return ~self.known
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The answer for a batch.
+    """The answer for a batch of B samples.
 
-    `label` `(B,)` int64 holds a class or `UNKNOWN`; `score` `(B,)` is high for unknown inputs; `threshold` is the τ
-    it was held against (infinite where nothing could be rejected); `logits` `(B, K)` rank the known classes.
+    Attributes:
+        labels: `(B,)` int64, a class or `UNKNOWN` (-1).
+        scores: `(B,)`, how unknown each sample looks; high = unknown.
+        threshold: The τ that scores were held against, infinite where nothing could be rejected.
+        logits: `(B, K)`, ranking of the known classes: cosines to the class means divided by 0.1, or the head's own.
+        closed: `(B,)` int64, the best known class, also of a rejected sample.
+        confidence: `(B,)`, the probability that the model's own head gives to that class.
+        classes: Names of the known classes, if the adapter was given them.
     """
 
-    label: Tensor
-    score: Tensor
+    labels: Tensor
+    scores: Tensor
     threshold: Tensor
     logits: Tensor
+    closed: Tensor
+    confidence: Tensor
+    classes: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
-        return len(self.label)
+        return len(self.labels)
+
+    @property
+    def known(self) -> Tensor:
+        """`(B,)` bool, the samples that were not rejected."""
+        return self.labels != UNKNOWN
+
+    @property
+    def names(self) -> list[str]:
+        """The name of every label; needs the adapter's `classes=`."""
+        if self.classes is None:
+            raise ValueError("This adapter was not told the names of its classes; wrap(…, classes=[…]) tells it.")
+        return ["unknown" if label == UNKNOWN else self.classes[label] for label in self.labels.tolist()]
+
+    @property
+    def label(self) -> Tensor:
+        """Earlier spelling of `labels`."""
+        return self.labels
+
+    @property
+    def score(self) -> Tensor:
+        """Earlier spelling of `scores`."""
+        return self.scores

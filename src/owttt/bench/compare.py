@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from owttt.bench.outcome import Record, cells_of
-from owttt.bench.selection import Cell, Number
+from owttt.bench.records import Cell, Number, TableRecord, cells_of
 
 
 @final
@@ -26,9 +25,9 @@ class Gap:
         return abs(self.behind) > self.deviation
 
 
-def ranks(manifest: Record) -> dict[Cell, int]:
+def ranks(table: TableRecord) -> dict[Cell, int]:
     """Return the place of every cell in its column by its last metric, 1 for the best; a tie shares it."""
-    values = {cell: _last(content["mean"]) for cell, content in cells_of(manifest).items()}
+    values = {cell: _last(content["mean"]) for cell, content in cells_of(table).items()}
     result = {}
     for (row, column), value in values.items():
         if value is not None:
@@ -37,13 +36,13 @@ def ranks(manifest: Record) -> dict[Cell, int]:
     return result
 
 
-def gaps(manifest: Record) -> dict[Cell, Gap]:
+def gaps(table: TableRecord) -> dict[Cell, Gap]:
     """Return how far each cell is behind the best of its column, where both have two seeds in common.
 
     Differences are taken seed by seed: two methods that meet the same streams vary together, and their difference
     varies less than either.
     """
-    cells, place = cells_of(manifest), ranks(manifest)
+    cells, place = cells_of(table), ranks(table)
     best = {column: cells[row, column] for (row, column), rank in place.items() if rank == 1}
     result = {}
     for row, column in place:
@@ -55,9 +54,9 @@ def gaps(manifest: Record) -> dict[Cell, Gap]:
     return result
 
 
-def below(manifest: Record, baseline: str) -> set[Cell]:
+def below(table: TableRecord, baseline: str) -> set[Cell]:
     """Return the cells whose last metric is less than that of the row `baseline` in their column."""
-    values = {cell: _last(content["mean"]) for cell, content in cells_of(manifest).items()}
+    values = {cell: _last(content["mean"]) for cell, content in cells_of(table).items()}
     return {
         (row, column)
         for (row, column), value in values.items()

@@ -6,19 +6,18 @@ Needs scikit-learn, from the extra `demo`.
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any, Final, final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from torch.nn.functional import normalize
 
 from owttt._utils.optional import require
 from owttt.adapter import Adapter
-from owttt.bench.engine import prepare
-from owttt.bench.run import device_of, record, steps
-from owttt.bench.spec import RunSpec
+from owttt.bench.records import EmbeddingRecord
+from owttt.bench.steps import device_of
+from owttt.data.streams.stream import Stream
 
 STAGES: Final = (0.25, 0.5, 0.75, 1.0)
 """Shares of the stream after which its features are looked at."""
@@ -26,32 +25,39 @@ SAMPLES: Final = 1000
 """How many of the stream are shown, at even distances; the same at every stage."""
 
 
-def embed(spec: RunSpec) -> dict[str, Any]:
-    """Do a run and return its record, with an embedding of its features at every stage."""
-    adapter, stream = prepare(spec)
-    places = np.linspace(0, len(stream.plan) - 1, min(SAMPLES, len(stream.plan))).astype(np.int64)
-    x, y = stream.at(places)
-    at = {math.ceil(share * len(stream)): share for share in STAGES}
-    done, stages = [], []
-    for number, step in enumerate(steps(adapter, stream, len(stream.classes)), start=1):
-        done.append(step)
-        if number in at:
-            stages.append({"share": at[number], **_stage(adapter, torch.split(x, spec.stream.batch_size))})
-    return {**record(spec, adapter, stream, done), "embedding": {"labels": y.tolist(), "stages": stages}}
+@final
+class Embedding:
+    """Looks at some samples of a stream as an adapter goes through it."""
 
+    def __init__(self, adapter: Adapter, stream: Stream) -> None:
+        places = np.linspace(0, len(stream.plan) - 1, min(SAMPLES, len(stream.plan))).astype(np.int64)
+        x, self.labels = stream.at(places)
+        self.adapter = adapter
+        self.batches = torch.split(x, stream.spec.batch_size)
+        self.shares = {math.ceil(share * len(stream)): share for share in STAGES}
+        self.stages: list[dict[str, Any]] = []
 
-@torch.no_grad()
-def _stage(adapter: Adapter, batches: tuple[Tensor, ...]) -> dict[str, Any]:
-    """Look at samples with the model as it is now."""
-    batches = tuple(batch.to(device_of(adapter)) for batch in batches)
-    features = torch.cat([adapter.method(batch).features for batch in batches])
-    predicted = torch.cat([adapter.predict(batch).label for batch in batches])
-    points = flat(normalize(features).double().cpu().numpy())
-    return {
-        "x": points[:, 0].round(2).tolist(),
-        "y": points[:, 1].round(2).tolist(),
-        "predicted": predicted.tolist(),
-    }
+    @torch.no_grad()
+    def after(self, number: int) -> None:
+        """Look, if a stage ends with the batch of this number, counted from 1."""
+        if number not in self.shares:
+            return
+        batches = [batch.to(device_of(self.adapter)) for batch in self.batches]
+        features = torch.cat([self.adapter.method(batch).features for batch in batches])
+        predicted = torch.cat([self.adapter.predict(batch).labels for batch in batches])
+        points = flat(normalize(features).double().cpu().numpy())
+        self.stages.append(
+            {
+                "share": self.shares[number],
+                "x": points[:, 0].round(2).tolist(),
+                "y": points[:, 1].round(2).tolist(),
+                "predicted": predicted.tolist(),
+            }
+        )
+
+    def record(self) -> EmbeddingRecord:
+        """Return what was seen."""
+        return {"labels": self.labels.tolist(), "stages": self.stages}
 
 
 def flat(features: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,18 +1,21 @@
-"""A folder of results: one JSON a run, found again by what decided it."""
+"""A folder of results: one JSON per run, found again by what decided it."""
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
-from owttt._utils.files import write_json
-from owttt.bench.run import FORMAT
+from owttt._utils.files import finite, write_json
+from owttt.bench.records import FORMAT, RunRecord, read_run
 from owttt.bench.spec import RunSpec
 
 ALGORITHM: Final = 1
 """Raised whenever a change of the library changes the numbers of a run."""
+_FIRST_EMBEDDINGS: Final = "embeddings"
+"""Where the first results had runs with an embedding."""
 
 
 @final
@@ -23,26 +26,32 @@ class Results:
     folder: Path
 
     def path(self, spec: RunSpec) -> Path:
-        """Return the file of a run."""
+        """Return the file that a run is written to."""
         return self.folder / file_name(spec)
 
-    def read(self, spec: RunSpec, fingerprints: dict[str, Any]) -> dict[str, Any] | None:
-        """Return a run's record if it is there and was made with this model, data, algorithm and format."""
-        try:
-            record: dict[str, Any] = json.loads(self.path(spec).read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):
-            return None
-        same = record.get("fingerprints") == fingerprints and record.get("format") == FORMAT
-        return record if same else None
+    def find(self, spec: RunSpec, fingerprints: dict[str, Any]) -> tuple[Path, RunRecord] | None:
+        """Return a run's file and record, if it is there and was made with this model, data, algorithm and format."""
+        for path in (self.path(spec), self._first_path(spec)):
+            record = read_run(path) if path else None
+            if path and record and (record.get("fingerprints"), record.get("format")) == (fingerprints, FORMAT):
+                return path, record
+        return None
 
-    def write(self, spec: RunSpec, record: dict[str, Any], fingerprints: dict[str, Any]) -> dict[str, Any]:
+    def write(self, spec: RunSpec, record: RunRecord) -> RunRecord:
         """Write a run's record, atomically, and return it as it will be read."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_json(self.path(spec), {**record, "fingerprints": fingerprints})
-        written: dict[str, Any] = json.loads(self.path(spec).read_text(encoding="utf-8"))
+        write_json(self.path(spec), dict(record))
+        written: RunRecord = json.loads(json.dumps(finite(record)))
         return written
+
+    def _first_path(self, spec: RunSpec) -> Path | None:
+        """Return where the first version would have written a run."""
+        if spec.first_digest is None:
+            return None
+        folder = self.folder / _FIRST_EMBEDDINGS if spec.embed else self.folder
+        return folder / f"{spec.method}-{spec.first_digest[:16]}.json"
 
 
 def file_name(spec: RunSpec) -> str:
     """Return the name of a run's file: its method to read, and a digest of all of it to tell it apart."""
-    return f"{spec.method}-{spec.digest[:16]}.json"
+    return f"{re.sub(r'[^a-zA-Z0-9_.+-]+', '-', spec.method)}-{spec.digest[:16]}.json"

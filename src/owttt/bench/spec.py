@@ -5,27 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import PurePath
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Final, final
 
+from owttt.data.catalog import catalog
 from owttt.data.streams.spec import StreamSpec
 from owttt.methods.presets import PRESETS
+from owttt.models.registry import preset_of
 from owttt.types import PREDICT_THEN_ADAPT, Order
 
-PRESET_OF_DATA: Final = {
-    "cifar10": "cifar10-c",
-    "cifar100": "cifar100-c",
-    "imagenet": "imagenet-c",
-    "modelnet40": "modelnet40-c",
-}
-PRESET_OF_MODEL: Final = {
-    "cifar10-": "cifar10-c",
-    "tinyimagenet100-": "cifar100-c",
-    "imagenet-": "imagenet-c",
-    "modelnet": "modelnet40-c",
-}
-"""What the paper's options are taken from: its own benchmark, or the one this is a stand-in for."""
+_FIRST_FIELDS: Final = (
+    "model", "stream", "method", "preset", "order", "score", "threshold", "window", "classifier", "source", "restrict",
+    "options",
+)  # fmt: skip
+_FIRST_STREAM_FIELDS: Final = {
+    "known": "known", "corruptions": "corruptions", "severity": "severity", "frost": "frost", "unknown": "unknown",
+    "ratio": "ratio", "num_samples": "number", "batch_size": "batch_size", "seed": "seed", "phases": "phases",
+    "cycles": "cycles", "share": "share", "bursts": "bursts", "dirichlet": "dirichlet", "repeat": "repeat",
+}  # fmt: skip
+"""The fields that the first results were named by, and what they were called."""
 
 
 @final
@@ -33,10 +31,13 @@ PRESET_OF_MODEL: Final = {
 class RunSpec:
     """Everything that decides a run.
 
+    model     a name, a folder, or `package.module:function`
+    weights   a file of weights for a model that a function makes
     preset    the paper's options for a benchmark; None: the methods' defaults
     source    the data set that source statistics are fitted on, where the model brings none
     restrict  whether only the classes of the known set compete (ImageNet-R's 200 of 1,000)
     options   of the method, on top of the preset
+    embed     whether the record also holds where features lie, by t-SNE, at four stages of the stream
     """
 
     model: str
@@ -51,6 +52,8 @@ class RunSpec:
     source: str | None = None
     restrict: bool = False
     options: dict[str, Any] = field(default_factory=dict)
+    weights: str | None = None
+    embed: bool = False
 
     def describe(self) -> dict[str, Any]:
         """Return what `parse` takes; JSON holds it."""
@@ -58,8 +61,20 @@ class RunSpec:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the description: what tells two runs apart."""
-        return hashlib.sha256(json.dumps(self.describe(), sort_keys=True).encode()).hexdigest()
+        """SHA-256 of what differs from the defaults: a new option with a default renames no result."""
+        return _sha256(unusual(self))
+
+    @property
+    def first_digest(self) -> str | None:
+        """SHA-256 that the first results were named by, of all that a spec was then; None for what came later."""
+        later = {part.name for part in fields(self)} - set(_FIRST_FIELDS) - {"embed"}
+        later_stream = {part.name for part in fields(self.stream)} - set(_FIRST_STREAM_FIELDS)
+        if later & unusual(self).keys() or later_stream & unusual(self.stream).keys():
+            return None
+        described = self.describe()
+        stream = {then: described["stream"][now] for now, then in _FIRST_STREAM_FIELDS.items()}
+        score = {"centered": "centred"}.get(self.score, self.score)
+        return _sha256({**{name: described[name] for name in _FIRST_FIELDS}, "stream": stream, "score": score})
 
     @classmethod
     def parse(cls, description: Mapping[str, Any]) -> RunSpec:
@@ -71,13 +86,23 @@ class RunSpec:
         return cls(**{**values, "stream": StreamSpec.parse(values["stream"])})
 
 
+def unusual(spec: Any) -> dict[str, Any]:
+    """Return the fields of a spec that are not as they are by default, those of a spec inside likewise."""
+    kept = {}
+    for part in fields(spec):
+        value = getattr(spec, part.name)
+        default = part.default if part.default_factory is MISSING else part.default_factory()
+        if is_dataclass(value):
+            kept[part.name] = unusual(value)
+        elif value != default:
+            kept[part.name] = value
+    return kept
+
+
 def paper_preset(model: str, known: str) -> str | None:
-    """Return the preset a model and a known set belong to."""
-    if known in PRESETS:
-        return known
-    name = PurePath(model).name
-    by_model = (preset for prefix, preset in PRESET_OF_MODEL.items() if name.startswith(prefix))
-    return PRESET_OF_DATA.get(known) or next(by_model, None)
+    """Return the preset that a known set belongs to, or else the model."""
+    entry = catalog().get(known)
+    return (entry.preset if entry else None) or preset_of(model)
 
 
 def with_paper_batches(spec: RunSpec) -> RunSpec:
@@ -85,3 +110,7 @@ def with_paper_batches(spec: RunSpec) -> RunSpec:
     if spec.preset is None:
         return spec
     return replace(spec, stream=replace(spec.stream, batch_size=PRESETS[spec.preset].batch_size))
+
+
+def _sha256(description: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()

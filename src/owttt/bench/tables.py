@@ -1,4 +1,4 @@
-"""The paper's tables and figures as grids of runs, with the numbers it prints: read from `paper.toml`."""
+"""The paper's tables and figures, rows × columns of runs, with the numbers it prints: read from `paper.toml`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any, Final, final
 
 from owttt._utils.suggest import suggest
 from owttt.bench.spec import RunSpec, paper_preset, with_paper_batches
-from owttt.data.registry import corruptions_of
+from owttt.data.naming import SAME, DataName
+from owttt.data.registry import common_corruptions_of
 from owttt.data.streams.spec import StreamSpec
 
 METRICS: Final = ("acc_s", "acc_n", "acc_h")
@@ -22,7 +23,6 @@ EMBEDDED: Final = frozenset({"classes", "verdicts", "stages"})
 """The kinds of pictures that need embeddings of the features."""
 
 _STREAM_FIELDS: Final = frozenset(field.name for field in fields(StreamSpec))
-_SAME: Final = "@same"
 
 
 @final
@@ -40,7 +40,7 @@ class Line:
 
 @final
 @dataclass(frozen=True)
-class Grid:
+class Table:
     """A table, or what a figure shows: rows × columns of cells, each of one run or of one for every corruption."""
 
     name: str
@@ -56,11 +56,10 @@ class Grid:
     """Known samples of a run in the paper."""
     draw: str = ""
     """What kind of picture it is, a name in `figures.DRAW`; empty for a table."""
-
-    @property
-    def folder(self) -> str:
-        """Where in a results folder its runs are: those with an embedding are apart."""
-        return "embeddings" if self.draw in EMBEDDED else ""
+    highlight: str = ""
+    """The row it is about."""
+    baseline: str = ""
+    """The row that others should not fall behind."""
 
     def published(self, row: Line, column: Line) -> tuple[float, ...] | None:
         """Return the paper's numbers of a cell, empty where it has no such cell, None where it prints none."""
@@ -74,17 +73,35 @@ class Grid:
 
 
 @cache
-def paper() -> dict[str, Grid]:
+def paper() -> dict[str, Table]:
     """Return every table and figure of the paper."""
-    text = Path(__file__).with_name("paper.toml").read_text(encoding="utf-8")
-    return {name: _grid(name, fields) for name, fields in tomllib.loads(text).items()}
+    return read(Path(__file__).with_name("paper.toml"))
 
 
-def find(name: str) -> Grid:
-    """Return a table or figure by name."""
-    if name not in paper():
-        raise ValueError(f"No table or figure {name!r}. {suggest(name, paper())}")
-    return paper()[name]
+def read(path: Path) -> dict[str, Table]:
+    """Return the tables and figures of a file like `paper.toml`."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not a TOML file ({error}).") from error
+    tables = {}
+    for name, section in content.items():
+        try:
+            tables[name] = _table(name, section)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"{path}: [{name}] is not a table: {type(error).__name__} {error}. It needs title, label, model, "
+                "known, corruptions, rows and columns; `owttt/bench/paper.toml` holds examples."
+            ) from error
+    return tables
+
+
+def find(name: str, tables: Mapping[str, Table] | None = None) -> Table:
+    """Return a table or figure by name, of the paper's or of others."""
+    known = paper() if tables is None else tables
+    if name not in known:
+        raise ValueError(f"No table or figure {name!r}. {suggest(name, known)}")
+    return known[name]
 
 
 def changed(spec: RunSpec, changes: Mapping[str, Any]) -> RunSpec:
@@ -96,28 +113,36 @@ def changed(spec: RunSpec, changes: Mapping[str, Any]) -> RunSpec:
 
 def _under(changes: Mapping[str, Any], corruptions: tuple[str, ...]) -> dict[str, Any]:
     """Add corruptions to the changes; unknown sets "@same" are under the same one."""
-    unknown = changes["unknown"]
-    same = tuple(f"{n.removesuffix(_SAME)}@{corruptions[0]}" if n.endswith(_SAME) else n for n in unknown)
-    return {**changes, "corruptions": corruptions, "unknown": same}
+    names = map(DataName.parse, changes["unknown"])
+    same = (name.under(corruptions[0]) if name.corruption == SAME else name for name in names)
+    return {**changes, "corruptions": corruptions, "unknown": tuple(map(str, same))}
 
 
-def _grid(name: str, content: Mapping[str, Any]) -> Grid:
+def _table(name: str, content: Mapping[str, Any]) -> Table:
     model, known = content["model"], content["known"]
     stream = StreamSpec(known=known)
-    base = RunSpec(model, stream, preset=paper_preset(model, known), restrict=content.get("restrict", False))
-    corruptions = content["corruptions"]
-    return Grid(
+    draw, corruptions = content.get("draw", ""), content["corruptions"]
+    base = RunSpec(
+        model,
+        stream,
+        preset=content.get("preset", paper_preset(model, known)),
+        restrict=content.get("restrict", False),
+        embed=draw in EMBEDDED,
+    )
+    return Table(
         name=name,
         title=content["title"],
         label=content["label"],
         base=with_paper_batches(base),
-        corruptions=corruptions_of(known)[:15] if corruptions == ["all"] else tuple(corruptions),
+        corruptions=(common_corruptions_of(known) or ()) if corruptions == ["all"] else tuple(corruptions),
         mixed=content.get("mixed", False),
         rows=tuple(_line(row, "method") for row in content["rows"]),
         columns=tuple(_line(column, "unknown") for column in content["columns"]),
         metrics=tuple(content.get("metrics", METRICS)),
         number=content.get("number", PAPER_NUMBER),
-        draw=content.get("draw", ""),
+        draw=draw,
+        highlight=content.get("highlight", ""),
+        baseline=content.get("baseline", ""),
     )
 
 

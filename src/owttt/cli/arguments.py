@@ -6,9 +6,21 @@ import argparse
 import ast
 import tempfile
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+class Help(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
+    """Help as it is written, with the defaults that say something."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        empty = action.default is None or action.default is False or action.default in ((), [], argparse.SUPPRESS)
+        return action.help if empty else super()._get_help_string(action)
+
+
+def describe(parser: argparse.ArgumentParser, text: str, *examples: str) -> None:
+    """Say what a command does, and show how it is used."""
+    parser.description = text
+    parser.epilog = "examples:\n" + "\n".join(f"  {example}" for example in examples)
 
 
 def option(text: str) -> tuple[str, Any]:
@@ -41,6 +53,25 @@ def threshold(text: str) -> str | float | tuple[float, float]:
 def words(text: str) -> tuple[str, ...]:
     """Read names with commas between them."""
     return tuple(word for word in text.split(",") if word)
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Read whole numbers with commas between them."""
+    try:
+        return tuple(map(int, words(text)))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected whole numbers with commas, e.g. 0,1,2; got {text!r}") from None
+
+
+def at_least_one(text: str) -> int:
+    """Read a whole number above 0."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number, at least 1; got {text!r}")
+    return number
 
 
 def writable(path: Path) -> Path:

@@ -5,39 +5,56 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as TerminalTable
 
 from owttt import models
 from owttt._utils.files import write_json
-from owttt._utils.progress import weighted
-from owttt.bench import engine
-from owttt.bench.embedding import embed
+from owttt._utils.progress import duration, weighted
+from owttt.bench import estimate
+from owttt.bench.collect import collect
 from owttt.bench.engine import Done, cost, execute
 from owttt.bench.figures import draw
-from owttt.bench.outcome import manifest, records
-from owttt.bench.selection import Campaign
-from owttt.bench.tables import EMBEDDED, find, paper
-from owttt.bench.text import FORMATS, grid_table
-from owttt.cli.arguments import Commands, words, writable
+from owttt.bench.records import TableRecord, runs_of
+from owttt.bench.selection import Selection
+from owttt.bench.tables import Table, find, paper, read
+from owttt.bench.text import FORMATS, paper_table
+from owttt.cli.arguments import at_least_one, describe, numbers, words, writable
+from owttt.data.naming import DataName
+from owttt.methods import find_method
 
 
-def add(commands: Commands) -> None:
-    """Add the command."""
-    parser = commands.add_parser("bench", help="a table or figure of the paper", description=__doc__)
-    parser.add_argument("name", nargs="?", help=", ".join(paper()))
-    parser.add_argument("--list", action="store_true", help="what there is, what it costs, which data it lacks")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    describe(
+        parser,
+        "A table or figure of the paper, or of a file of yours, on the data that is here. What is done is never redone: "
+        "an interrupted table goes on where it stopped.",
+        "owttt bench --list",
+        "owttt bench table1 --scale 0.2 --corruptions snow,fog --jobs 2",
+        "owttt bench table1 --methods test,owttt,my_package.methods:Mine --stand-in svhn=npz:svhn_test10k.npz",
+        "owttt bench --file my.toml mytable --format markdown",
+    )
+    parser.add_argument("name", nargs="?", help="the table or figure; --list shows them")
+    parser.add_argument("--list", action="store_true", help="what there is, how long it takes here, what it lacks")
+    parser.add_argument("--file", type=Path, help="a TOML file with tables of yours, written like the paper's")
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--scale", type=float, help="share of the paper's samples a run, e.g. 0.2")
-    size.add_argument("--number", type=int, help="known samples a run")
-    parser.add_argument("--seeds", type=lambda text: tuple(map(int, words(text))), default=(0,), help="e.g. 0,1,2")
-    parser.add_argument("--methods", type=words, default=(), metavar="ROWS", help="some of the rows, with commas")
+    size.add_argument("--scale", type=float, help="share of the paper's samples per run, e.g. 0.2")
+    size.add_argument("--num-samples", "--number", dest="num_samples", type=at_least_one, help="known samples per run")
+    parser.add_argument("--seeds", type=numbers, default=(0,), help="e.g. 0,1,2")
+    parser.add_argument(
+        "--methods",
+        type=words,
+        default=(),
+        metavar="ROWS",
+        help="some of the rows, with commas; any other method becomes a row of its own",
+    )
     parser.add_argument("--columns", type=words, default=(), help="some of the columns, with commas")
     parser.add_argument("--corruptions", type=words, default=(), help="some of the corruptions, with commas")
     parser.add_argument("--model", help="another model")
-    parser.add_argument("--batch-size", type=int, help="another than the paper's")
+    parser.add_argument("--weights", help="a file of weights for a model that a function makes")
+    parser.add_argument("--batch-size", type=at_least_one, help="another than the paper's")
     parser.add_argument("--source", help="data set to fit source statistics on, if the model brings none")
     parser.add_argument(
         "--restrict",
@@ -52,66 +69,67 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("--format", choices=("table", *FORMATS), default="table", help="how it is printed")
     parser.add_argument("--resume", action="store_true", help="what it does anyway: what is done is never redone")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument(
-        "--results", type=Path, default=Path("results"), help="folder; what is done there is not redone"
-    )
+    parser.add_argument("--jobs", type=at_least_one, default=1, help="processes")
+    parser.add_argument("--results", type=Path, default=Path("results"), help="folder; what is done is not redone")
     parser.set_defaults(command=command)
 
 
 def command(chosen: argparse.Namespace) -> None:
     """List the tables, or run one and print it."""
     console = Console()
+    tables = read(chosen.file) if chosen.file else paper()
     if chosen.list or chosen.name is None:
-        console.print(_listing())
+        console.print(_listing(tables))
         return
-    campaign = campaign_of(chosen)
-    for name in campaign.missing_data():
+    selection = selection_of(chosen, find(chosen.name, tables))
+    for name in selection.missing_data():
         note = f"{name} is not here: `owttt data get {name}`, or --stand-in {name}=DATA"
         Console(stderr=True).print(note, style="red", highlight=False, markup=False)
-    done = run(campaign, chosen.results, chosen.jobs)
-    table = manifest(campaign, done)
+    done = run(selection, chosen.results, chosen.jobs)
+    table = collect(selection, done)
     show(table, chosen.format, console)
     if any(one.record for one in done):
-        write_json(writable(chosen.results / "tables" / f"{campaign.name()}.json"), table)
-    there = records(table, chosen.results)
-    if campaign.grid.draw and there:
-        for path in draw(table, there, chosen.results / "figures", campaign.name()):
+        write_json(writable(chosen.results / "tables" / f"{selection.name()}.json"), dict(table))
+    if table["draw"] and (there := runs_of(table, chosen.results)):
+        for path in draw(table, there, chosen.results / "figures", selection.name()):
             Console(stderr=True).print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)
     failed = [one for one in done if one.error]
     if failed:
         reasons = sorted({done.error for done in failed})
-        raise ValueError(f"{len(failed)} of {len(campaign.specs())} runs failed:\n" + "\n".join(reasons))
+        raise ValueError(f"{len(failed)} of {len(selection.specs())} runs failed:\n" + "\n".join(reasons))
 
 
-def show(table: Mapping[str, Any], form: str, console: Console) -> None:
+def show(table: TableRecord, form: str, console: Console) -> None:
     """Print a table, on the terminal or as text for a paper."""
     if form in FORMATS:
         console.print(FORMATS[form]([table]), end="", highlight=False, markup=False, soft_wrap=True)
         return
-    console.print(grid_table(table))
+    console.print(paper_table(table, console.width))
     for name, stand_in in table["stand_ins"].items():
-        console.print(f"{stand_in} stands in for {name}.", highlight=False, markup=False, soft_wrap=True)
+        text = f"{DataName.parse(stand_in).short} stands in for {name}."
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def campaign_of(chosen: argparse.Namespace) -> Campaign:
+def selection_of(chosen: argparse.Namespace, table: Table) -> Selection:
     """Return the table with the choices made about it."""
-    grid = find(chosen.name)
     if chosen.scale is not None and not 0 < chosen.scale <= 1:
         raise ValueError(f"--scale is a share above 0 and up to 1, got {chosen.scale}.")
-    number = chosen.number if chosen.scale is None else round(chosen.scale * grid.number)
-    given = ("model", "source", "batch_size", "restrict")
-    changes = {name: value for name in given if (value := getattr(chosen, name)) is not None}
-    return Campaign(
-        grid,
-        number=number,
+    given = ("model", "weights", "source", "batch_size", "restrict")
+    rows = {row.name for row in table.rows}
+    others = tuple(name for name in chosen.methods if name not in rows)
+    for name in others:
+        find_method(name)
+    return Selection(
+        table,
+        num_samples=chosen.num_samples if chosen.scale is None else round(chosen.scale * table.number),
         seeds=chosen.seeds,
         rows=chosen.methods,
         columns=chosen.columns,
         corruptions=chosen.corruptions,
         stand_ins=_pairs("--stand-in", chosen.stand_in),
         extra=_pairs("--also", chosen.also),
-        changes=changes,
+        methods=others,
+        changes={name: value for name in given if (value := getattr(chosen, name)) is not None},
     )
 
 
@@ -122,26 +140,39 @@ def _pairs(flag: str, texts: Sequence[str]) -> dict[str, str]:
     return {name: data for name, _, data in pairs}
 
 
-def run(campaign: Campaign, folder: Path, jobs: int) -> list[Done]:
+def run(selection: Selection, folder: Path, jobs: int) -> list[Done]:
     """Run what is not done, behind a bar."""
-    specs, name = campaign.specs(), campaign.grid.name
-    work = embed if campaign.grid.draw in EMBEDDED else engine.run
-    under_way = execute(specs, folder / campaign.grid.folder, jobs=jobs, work=work)
-    total = sum(cost(spec, campaign.grid.number) for spec in specs)
-    return list(weighted(under_way, name, total, lambda one: cost(one.spec, campaign.grid.number)))
+    specs, whole = selection.specs(), selection.table.number
+    total = sum(cost(spec, whole) for spec in specs)
+    under_way = execute(specs, folder, jobs=jobs)
+    return list(weighted(under_way, selection.table.name, total, lambda one: cost(one.spec, whole), _told))
 
 
-def _listing() -> Table:
-    table = Table(title="Tables and figures of the paper", box=None)
-    for column in ("name", "runs", "forward passes", "what", "needs", "lacks"):
-        table.add_column(column, justify="right" if column in ("runs", "forward passes") else "left")
-    for name, grid in paper().items():
-        campaign = Campaign(grid)
-        specs, lacks = campaign.specs(), campaign.missing_data()
-        if grid.base.model not in models.names():
-            lacks.append(f"a model, {grid.base.model}")
-        passes = f"{sum(cost(spec, grid.number) for spec in specs) / 1e6:.1f} M"
-        needs = ", ".join(campaign.data())
-        what = f"{grid.label}, {grid.title}"
-        table.add_row(name, str(len(specs)), passes, what, needs, ", ".join(lacks) or "nothing")
-    return table
+def _told(one: Done) -> str:
+    look = "+".join(one.spec.stream.corruptions) or "clean"
+    against = "+".join(name.short for name in one.spec.stream.unknown_names)
+    return f"{one.spec.method} {look} {against}" + (" failed" if one.error else "")
+
+
+def _listing(tables: Mapping[str, Table]) -> TerminalTable:
+    listing = TerminalTable(
+        title="Tables and figures",
+        title_justify="left",
+        caption="time: all runs at the paper's length, one after the other on this machine; `?`: its model is not here",
+        caption_justify="left",
+        box=None,
+        padding=(0, 1, 0, 0),
+    )
+    for column in ("name", "runs", "time", "what, and what it lacks"):
+        numeric = column in ("runs", "time")
+        listing.add_column(column, justify="right" if numeric else "left", no_wrap=column != "what, and what it lacks")
+    for name, table in tables.items():
+        selection = Selection(table)
+        specs, lacks = selection.specs(), selection.missing_data()
+        if table.base.model not in models.names():
+            lacks.append(f"a model, {table.base.model}")
+        seconds = estimate.seconds(specs, table.number)
+        time = "?" if seconds is None else duration(seconds)
+        missing = f" [red]lacks {', '.join(lacks)}[/]" if lacks else ""
+        listing.add_row(name, str(len(specs)), time, f"{table.label}, {table.title}{missing}")
+    return listing

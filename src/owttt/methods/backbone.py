@@ -27,7 +27,7 @@ class BackboneMethod(Method, ABC):
 
     def adapt(self, x: Tensor, out: Forward, verdict: Verdict) -> None:
         """Take one step on the loss."""
-        x = x[verdict.weak] if self.prune else x
+        x = x[verdict.known] if self.prune else x
         if not len(x):
             return
         with moving_statistics(self.network):

@@ -5,23 +5,15 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
+from owttt.detector import NamedScore
 from owttt.network.features import FeatureExtractor
 from owttt.source import SourceStats
 from owttt.types import Forward, Order, Verdict
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What the adapter decided and a method may have to follow: the order, and the form of the threshold."""
-
-    order: Order
-    weighted: bool
 
 
 class Method(nn.Module, ABC):
@@ -37,12 +29,15 @@ class Method(nn.Module, ABC):
     adapts: ClassVar[bool] = True
     """Whether `adapt` changes anything."""
 
-    temperature: float = 0.1
-    """δ, by which cosines are divided to make logits."""
+    cost: ClassVar[float] = 4.5
+    """Time per sample in forward passes of the network, as measured in `benchmarks`; for estimates only."""
+
+    color: ClassVar[str | None] = None
+    """Its color in pictures."""
 
     network: FeatureExtractor
     source: SourceStats
-    setting: Setting
+    order: Order
     optimizer: torch.optim.Optimizer | None = None
 
     def __init__(self) -> None:
@@ -52,11 +47,11 @@ class Method(nn.Module, ABC):
         if "name" not in vars(cls):
             cls.name = cls.__name__
 
-    def bind(self, network: FeatureExtractor, source: SourceStats, setting: Setting) -> Self:
+    def bind(self, network: FeatureExtractor, source: SourceStats, order: Order) -> Self:
         """Take over a network (the caller's copy), frozen and in evaluation mode, and set up."""
         self.network = network.eval().requires_grad_(False)
         self.source = source
-        self.setting = setting
+        self.order: Order = order
         self.setup()
         return self
 
@@ -75,13 +70,9 @@ class Method(nn.Module, ABC):
         return out
 
     @property
-    def own_score(self) -> str:
-        """The name of the score in 0 … 1 that the method gives itself, empty if it leaves that to the detector."""
-        return ""
-
-    def score(self, out: Forward) -> Tensor:
-        """Return the method's own scores `(B,)`, high = unknown, where `own_score` names them."""
-        raise NotImplementedError(f"{type(self).__name__} has no score of its own.")
+    def own_score(self) -> NamedScore | None:
+        """The score that the method brings, in the place of the adapter's; None if it leaves that to the adapter."""
+        return None
 
     @abstractmethod
     def adapt(self, x: Tensor, out: Forward, verdict: Verdict) -> None:

@@ -20,6 +20,8 @@ class BatchNorm(Method):
     """Predict with the statistics of the batch."""
 
     name = "bn"
+    cost = 1.2
+    color = "#7f868e"
     adapts = False
 
     def __init__(self, *, alpha: float = 1.0) -> None:

@@ -27,6 +27,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from owttt._utils.queue import Queue
+from owttt.detector import NamedScore
 from owttt.functional import (
     cosine_similarity,
     expansion_threshold,
@@ -42,6 +43,7 @@ from owttt.functional import (
 from owttt.methods.alignment import GlobalAlignment
 from owttt.methods.base import Method
 from owttt.network.norm import moving_statistics
+from owttt.source import SourceStats
 from owttt.types import ADAPT_THEN_PREDICT, Forward, Verdict
 
 Clustering = Literal["off", "source", "extended"]
@@ -57,11 +59,14 @@ class OWTTT(Method):
     `horizon` the memory of the running Gaussian in samples. `max_norm` cuts the gradient and is ours: far above what a
     trained network gives, it keeps one whose features are nothing like the source's from diverging in a batch.
     `lr_batch` is ours too: the batch size that `lr` is meant for (256 in the paper); smaller batches then take
-    proportionally smaller steps. None takes the same step whatever the batch, as the paper does. `pool_score` replaces
-    the adapter's score by OS' (see `functional.pool_score`); `pool_momentum` is 0 for a pool that stays as it is.
+    proportionally smaller steps. None takes the same step whatever the batch, as the paper does. `weighted` is the form
+    of τ~, as "adaptive" and "adaptive-unweighted" are of the adapter's threshold. `pool_score` replaces the adapter's
+    score by OS' (see `functional.pool_score`); `pool_momentum` is 0 for a pool that stays as it is.
     """
 
     name = "owttt"
+    cost = 4.4
+    color = "#d6432f"
 
     def __init__(
         self,
@@ -78,6 +83,7 @@ class OWTTT(Method):
         horizon: int = 1280,
         max_norm: float | None = 1000.0,
         lr_batch: int | None = None,
+        weighted: bool = True,
         pool_score: bool = False,
         pool_momentum: float = 0.0,
     ) -> None:
@@ -104,6 +110,7 @@ class OWTTT(Method):
         self.horizon = horizon
         self.max_norm = max_norm
         self.lr_batch = lr_batch
+        self.weighted = weighted
         self.pool_score = pool_score
         self.pool_momentum = pool_momentum
 
@@ -112,7 +119,7 @@ class OWTTT(Method):
         self.optimize_backbone(self.lr, self.momentum)
         self.pool = Queue(self.pool_size, self.source.mean.shape, self.source.mean)
         self.target = GlobalAlignment(self.source, self.horizon)
-        self.delayed = self.setting.order == ADAPT_THEN_PREDICT
+        self.delayed = self.order == ADAPT_THEN_PREDICT
 
     @property
     def backpropagates(self) -> bool:
@@ -124,37 +131,36 @@ class OWTTT(Method):
         return {"pool": len(self.pool.values)}
 
     @property
-    def own_score(self) -> str:
+    def own_score(self) -> NamedScore | None:
         """OS', if it is asked for."""
-        return "pool" if self.pool_score else ""
+        return NamedScore("pool", self._pool_score, unit=True, way_out="pool_score=False") if self.pool_score else None
 
-    def score(self, out: Forward) -> Tensor:
-        """Return OS'."""
-        return pool_score(out.features, self.source.prototypes, self.pool.values)
+    def _pool_score(self, out: Forward, source: SourceStats) -> Tensor:
+        return pool_score(out.features, source.prototypes, self.pool.values)
 
     def adapt(self, x: Tensor, out: Forward, verdict: Verdict) -> None:
         """Expand the pool, then take one step on both losses.
 
         Clustering is backpropagated before the alignment pass moves the BatchNorm statistics its graph depends on.
         """
-        known = self.pool.values.clone()
-        if self.expansion and verdict.strong.any():
-            self._expand(out.features.detach(), verdict)
-        pool = known if self.delayed else self.pool.values
+        before = self.pool.values.clone()
+        if self.expansion and verdict.unknown.any():
+            self._expand(out, verdict)
+        pool = before if self.delayed else self.pool.values
         self.network.zero_grad()
         clustered = self._cluster(x, out, verdict, pool)
-        aligned = self._align(x[verdict.weak])
+        aligned = self._align(x[verdict.known])
         if clustered or aligned:
             self.step(self.max_norm, 1.0 if self.lr_batch is None else min(1.0, len(x) / self.lr_batch))
 
-    def _expand(self, features: Tensor, verdict: Verdict) -> None:
-        with full_precision(features.device):
-            unit = F.normalize(wide(features[verdict.strong]), dim=1)
+    def _expand(self, out: Forward, verdict: Verdict) -> None:
+        nearest_known = out.cosines(self.source.prototypes)[verdict.unknown].amax(dim=1)
+        with full_precision(out.features.device):
+            unit = F.normalize(wide(out.features.detach()[verdict.unknown]), dim=1)
             pool = self.pool.values
-            nearest_known = (unit @ self.source.prototypes.T).amax(dim=1)
             extended = 1 - torch.cat((nearest_known[:, None], unit @ pool.T), dim=1).amax(dim=1)
-            split = expansion_threshold(extended, weighted=self.setting.weighted)
-            scores = verdict.scores[verdict.strong]
+            split = expansion_threshold(extended, weighted=self.weighted)
+            scores = verdict.scores[verdict.unknown]
             chosen = isolated_samples(scores, unit, nearest_known, pool, self.pool_size, verdict.threshold, split)
             if self.pool_momentum and len(pool):
                 stays = torch.ones(len(unit), dtype=torch.bool, device=unit.device)
@@ -167,22 +173,22 @@ class OWTTT(Method):
         """Backpropagate the clustering loss through the samples it uses, and say whether there were any."""
         if self.clustering == "off" or (self.delayed and self.clustering == "extended" and not len(pool)):
             return False
-        weak = kept(verdict.scores, verdict.weak, self.keep_rate, highest=False)
-        strong = kept(verdict.scores, verdict.strong, self.keep_rate, highest=True)
+        known = kept(verdict.scores, verdict.known, self.keep_rate, highest=False)
+        unknown = kept(verdict.scores, verdict.unknown, self.keep_rate, highest=True)
         if self.clustering == "source" or not len(pool):
-            strong = strong[:0]
-        chosen = torch.cat((weak, strong))
+            unknown = unknown[:0]
+        chosen = torch.cat((known, unknown))
         if not len(chosen):
             return False
         whole = self.backpropagates and len(chosen) == len(x)
         features = out.features[chosen] if whole else self.network(x[chosen]).features
         similarity = cosine_similarity(features, self.source.prototypes)
         loss = similarity.new_zeros(())
-        if len(weak):
-            loss = loss + known_clustering(similarity[: len(weak)], self.temperature)
-        if len(strong):
-            nearest = cosine_similarity(features[len(weak) :], pool).amax(dim=1)
-            loss = loss + unknown_clustering(similarity[len(weak) :], nearest, self.temperature)
+        if len(known):
+            loss = loss + known_clustering(similarity[: len(known)], self.temperature)
+        if len(unknown):
+            nearest = cosine_similarity(features[len(known) :], pool).amax(dim=1)
+            loss = loss + unknown_clustering(similarity[len(known) :], nearest, self.temperature)
         torch.autograd.backward(loss)
         return True
 

@@ -25,6 +25,8 @@ class Shot(BackboneMethod):
     """Certain on each sample, diverse over the batch."""
 
     name = "shot"
+    cost = 4.9
+    color = "#5aa469"
 
     def __init__(
         self,

@@ -24,6 +24,8 @@ class Tent(Method):
     """Minimise entropy over normalization scales and shifts; `prune` leaves rejected samples out of the loss."""
 
     name = "tent"
+    cost = 2.7
+    color = "#e0a43b"
 
     def __init__(
         self,
@@ -70,6 +72,6 @@ class Tent(Method):
 
     def adapt(self, x: Tensor, out: Forward, verdict: Verdict) -> None:
         """Take one step on the mean entropy."""
-        logits = out.logits[verdict.weak] if self.prune else out.logits
+        logits = out.logits[verdict.known] if self.prune else out.logits
         if len(logits):
             self.descend(entropy(logits).mean())

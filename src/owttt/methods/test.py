@@ -15,6 +15,8 @@ class Test(Method):
     """Predict, never adapt."""
 
     name = "test"
+    cost = 1.0
+    color = "#b3b8be"
     adapts = False
 
     def adapt(self, x: Tensor, out: Forward, verdict: Verdict) -> None:

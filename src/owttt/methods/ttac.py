@@ -42,6 +42,8 @@ class TTAC(BackboneMethod):
     """Align all features and each class with the source."""
 
     name = "ttac"
+    cost = 4.5
+    color = "#3f7fbf"
 
     def __init__(
         self,

@@ -29,6 +29,8 @@ class TTTPlusPlus(BackboneMethod):
     """Align first and second moments with the source."""
 
     name = "ttt++"
+    cost = 4.5
+    color = "#b07cc6"
 
     def __init__(
         self,

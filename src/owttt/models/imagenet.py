@@ -40,6 +40,8 @@ class Conversion:
     """Fetches into a folder and returns a state dict of the network."""
     fingerprint: str
     """SHA-256 of the weights: whatever the registry sends, only these are accepted."""
+    preset: str = "imagenet-c"
+    """The paper's options for it."""
 
 
 def load_imagenet(name: str) -> SourceModel:

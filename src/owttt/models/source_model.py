@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, cast, final
 
 import torch
 from torch import Tensor, nn
 
+from owttt.data.catalog import catalog
 from owttt.data.corruptions.clouds.points import in_cube
-from owttt.data.dataset import Frame
-from owttt.data.readers import cifar
+from owttt.data.modalities import CLOUDS, IMAGES, Frame, Modality
 from owttt.source import SourceStats
 
 PIXEL_LIMIT: Final = 4.0
@@ -31,11 +31,16 @@ class Preprocessing:
 
     size: int = 32
     resize: int | None = None
-    mean: tuple[float, ...] = cifar.MEAN
-    std: tuple[float, ...] = cifar.STD
+    mean: tuple[float, ...] = field(default_factory=lambda: catalog()["cifar10"].mean)
+    std: tuple[float, ...] = field(default_factory=lambda: catalog()["cifar10"].std)
     scale: float = 1.0
     bgr: bool = False
     points: int | None = None
+
+    @property
+    def modality(self) -> Modality:
+        """What the network takes."""
+        return IMAGES if self.points is None else CLOUDS
 
     @property
     def frame(self) -> Frame:
@@ -57,6 +62,8 @@ class Preprocessing:
 class SourceModel(nn.Module):
     """A network that takes RGB images `(B, 3, H, W)`, uint8 or float in 0 … 1; or clouds `(B, P, 3)`."""
 
+    takes_bytes = True
+    """Whether images may come in uint8, whatever the source data came in."""
     mean: Tensor
     std: Tensor
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from owttt.functional import fresh_autocast
+from owttt.network.inputs import Batch, call, tensors_of
 from owttt.types import Forward
 
-FeatureFunction = Callable[[nn.Module, Tensor], Tensor | tuple[Tensor, Tensor]]
+FeatureFunction = Callable[[nn.Module, Any], Tensor | tuple[Tensor, Tensor]]
 """`f(model, x)` gives the features `(B, D)`, or `(features, logits)`, which saves a second pass for the logits."""
 
 CALLABLE: Final = "callable"
@@ -59,24 +60,24 @@ class FeatureExtractor(nn.Module):
         self.function = function
         self.head = head
 
-    def forward(self, x: Tensor) -> Forward:
+    def forward(self, x: Batch) -> Forward:
         """Run the classifier once on `x` and return features and logits."""
-        with fresh_autocast(x.device):
+        with fresh_autocast(next(iter(tensors_of(x).values())).device):
             return self._watched(x) if self.function is None else self._call(self.function, x)
 
-    def _watched(self, x: Tensor) -> Forward:
+    def _watched(self, x: Batch) -> Forward:
         seen: list[Any] = []
         with _recording(self.model.get_submodule(self.point.module), self.point.kind, seen):
-            logits = _logits(self.model(x))
+            logits = _logits(call(self.model, x))
         if not seen:
             raise ValueError(
                 f"The classifier did not call its module {self.point.module!r}, where features were expected."
             )
         return Forward(_one_vector_each(seen[-1], str(self.point)), logits)
 
-    def _call(self, function: FeatureFunction, x: Tensor) -> Forward:
+    def _call(self, function: FeatureFunction, x: Batch) -> Forward:
         result = function(self.model, x)
-        features, logits = result if isinstance(result, tuple) else (result, _logits(self.model(x)))
+        features, logits = result if isinstance(result, tuple) else (result, _logits(call(self.model, x)))
         return Forward(_one_vector_each(features, CALLABLE), logits)
 
     def backbone_parameters(self) -> list[nn.Parameter]:
@@ -86,13 +87,20 @@ class FeatureExtractor(nn.Module):
 
 
 def uncompiled(model: nn.Module) -> nn.Module:
-    """Return the module behind `torch.compile`, whose graphs would not see that BatchNorm changes its mode."""
+    """Return the module behind `torch.compile`, whose graphs would not see that BatchNorm changes its mode.
+
+    TorchScript is refused: its graph is frozen, and neither hooks nor modes reach into it.
+    """
+    if isinstance(model, torch.jit.ScriptModule):
+        raise TypeError(
+            "The model is TorchScript, whose frozen graph cannot be adapted. Pass the nn.Module that it was made of."
+        )
     inner = getattr(model, "_orig_mod", model)
     return inner if isinstance(inner, nn.Module) else model
 
 
 def locate_features(
-    model: nn.Module, x: Tensor, num_classes: int, features: str | FeatureFunction | None = None
+    model: nn.Module, x: Batch, num_classes: int, features: str | FeatureFunction | None = None
 ) -> FeatureExtractor:
     """Find where the features of `model` are, by name, by function, or (None) by watching it run on `x`.
 
@@ -151,11 +159,21 @@ def _first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _logits(output: Any) -> Tensor:
     """Return the logits of a plain classifier, or of one that answers with a record (`.logits`)."""
-    logits = getattr(output, "logits", output)
+    logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
     if not isinstance(logits, Tensor) or logits.dim() != 2:
         got = f"a tensor of shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(output).__name__
-        raise ValueError(f"The classifier must return logits of shape (batch, classes), got {got}.")
+        raise ValueError(f"The classifier must return logits of shape (batch, classes), got {got}.{_way_out(output)}")
     return logits
+
+
+def _way_out(output: Any) -> str:
+    """Say how to use a classifier that answers with more than its logits."""
+    if isinstance(output, Tensor):
+        return ""
+    return (
+        " Wrap it in a module that returns the logits alone, e.g. `class Logits(nn.Module)` with `return "
+        "self.model(x)[0]`, or pass features= a callable that returns (features, logits)."
+    )
 
 
 def _one_vector_each(features: Any, where: str) -> Tensor:
@@ -203,7 +221,7 @@ class _Call:
         return isinstance(output, Tensor) and output.dim() >= 2 and output[0].numel() == output.shape[1]
 
 
-def _watch(model: nn.Module, x: Tensor) -> list[_Call]:
+def _watch(model: nn.Module, x: Batch) -> list[_Call]:
     """Run the model on `x` and list the calls of its modules, in the order in which they ended."""
     clock = itertools.count()
     open_calls: dict[nn.Module, int] = {}
@@ -222,7 +240,7 @@ def _watch(model: nn.Module, x: Tensor) -> list[_Call]:
             handles.append(module.register_forward_hook(partial(end, name), with_kwargs=True))
     try:
         with torch.no_grad():
-            model(x)
+            call(model, x)
     finally:
         for handle in handles:
             handle.remove()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Iterable
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Literal, final
@@ -19,6 +20,7 @@ from owttt._utils.progress import track
 from owttt._utils.queue import Statistics
 from owttt.functional import wide
 from owttt.network.features import FeatureExtractor, FeatureFunction, FeaturePoint, locate_features, uncompiled
+from owttt.network.inputs import Batch, Fields, as_pair, tensors_of
 from owttt.source.moments import BatchSpread, ClassMoments
 from owttt.types import Forward
 
@@ -43,6 +45,13 @@ class SourceInfo:
     input_dtype: str
     model: str
     """Fingerprint of the classifier they were fitted on."""
+    fields: dict[str, tuple[tuple[int, ...], str]] = field(default_factory=dict)
+    """Name → shape and type of a sample, where batches are several named tensors."""
+
+    @property
+    def inputs(self) -> dict[str, tuple[tuple[int, ...], str]]:
+        """Shape and type of a sample under every name; a lone tensor has none."""
+        return self.fields or {"": (self.input_shape, self.input_dtype)}
 
 
 @final
@@ -83,10 +92,31 @@ class SourceStats(Statistics):
         class_covariance: Literal["auto", "full", "diagonal"] = "auto",
         progress: bool = True,
     ) -> SourceStats:
-        """Measure the statistics on labeled source data; `loader` yields `(x, y)`, plain images, true labels.
+        """Measure the statistics on labeled source data.
 
-        `features` names the features if the final linear layer cannot be found. Batches stay on the device they come
-        on unless `device` is given. `model` is run in evaluation mode and left as it was.
+        Args:
+            model: The classifier; it is run in evaluation mode and left as it was.
+            loader: Yields `(x, y)`, plain images and true labels, or named tensors with `labels` among them.
+            num_classes: The number of known classes, K.
+            features: Names the features if the final linear layer cannot be found: a module whose output they are, or
+                a function `f(model, x)` that returns them, or `(features, logits)`.
+            device: Where batches are moved; they stay where they come if it is not given.
+            class_covariance: Full covariances of the classes, their variances only, or what fits ("auto").
+            progress: Whether a bar is shown on a terminal.
+
+        Returns:
+            The statistics, to be saved beside the weights.
+
+        Raises:
+            ValueError: The loader gives something else, a class has no sample, or no features are found.
+            TypeError: The model is TorchScript.
+
+        Example:
+            >>> import torch, owttt
+            >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+            >>> loader = [(torch.randn(6, 4), torch.tensor([0, 1, 0, 1, 0, 1]))]
+            >>> owttt.SourceStats.fit(model, loader, num_classes=2, progress=False).prototypes.shape
+            torch.Size([2, 8])
         """
         if num_classes < 1:
             raise ValueError(f"num_classes must be at least 1, got {num_classes}.")
@@ -99,6 +129,7 @@ class SourceStats(Statistics):
                 raise ValueError("The loader is empty; source statistics need at least one sample of every class.")
             sample = first[0][:2]
             extractor = locate_features(model, sample, num_classes, features)
+            _warn_of_probabilities(extractor(sample).logits)
             size = _features(extractor, sample, num_classes).shape[1]
             moments = ClassMoments(num_classes, diagonal=_diagonal(class_covariance, num_classes, size))
             spread = BatchSpread(SPREAD_BATCH)
@@ -109,14 +140,18 @@ class SourceStats(Statistics):
         _check_counts(moments.counts)
         tensors = {name: value.to(z.dtype) for name, value in (moments.result() | spread.result()).items()}
         _check_prototypes(tensors["class_means"])
+        inputs = {
+            name: (tuple(x.shape[1:]), str(x.dtype).removeprefix("torch.")) for name, x in tensors_of(sample).items()
+        }
         info = SourceInfo(
             num_classes=num_classes,
             samples=int(moments.counts.sum()),
             feature_point=str(extractor.point),
             head=extractor.head,
-            input_shape=tuple(sample.shape[1:]),
-            input_dtype=str(sample.dtype).removeprefix("torch."),
+            input_shape=next(iter(inputs.values()))[0],
+            input_dtype=next(iter(inputs.values()))[1],
             model=fingerprint(model),
+            fields=inputs if isinstance(sample, Fields) else {},
         )
         return cls(info, tensors)
 
@@ -162,9 +197,10 @@ class SourceStats(Statistics):
         fields: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in description.items()
-            if name != "kind"
+            if name not in ("kind", "fields")
         }
-        return cls(SourceInfo(**fields), tensors)
+        named = {name: (tuple(shape), dtype) for name, (shape, dtype) in description.get("fields", {}).items()}
+        return cls(SourceInfo(**fields, fields=named), tensors)
 
     def extra_repr(self) -> str:
         """Say what it was fitted on."""
@@ -188,7 +224,7 @@ def _evaluating(model: nn.Module) -> Any:
             module.training = mode
 
 
-def _features(extractor: FeatureExtractor, x: Tensor, num_classes: int) -> Tensor:
+def _features(extractor: FeatureExtractor, x: Batch, num_classes: int) -> Tensor:
     """Return the features of source data, checked."""
     out: Forward = extractor(x)
     if out.logits.shape[1] != num_classes:
@@ -198,32 +234,56 @@ def _features(extractor: FeatureExtractor, x: Tensor, num_classes: int) -> Tenso
     return wide(out.features)
 
 
+def _warn_of_probabilities(logits: Tensor) -> None:
+    """Warn if the outputs are probabilities: entropy, energy and confidence would all be taken of the wrong thing."""
+    sums = wide(logits).sum(dim=1)
+    if logits.shape[1] > 1 and bool((logits >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-4):
+        warnings.warn(
+            "The classifier's outputs are probabilities (is there a softmax at its end?). Methods expect logits: take "
+            "the softmax off.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
 def _diagonal(choice: str, num_classes: int, dimension: int) -> bool:
     if choice not in ("auto", "full", "diagonal"):
         raise ValueError(f"class_covariance must be 'auto', 'full' or 'diagonal', got {choice!r}.")
     return choice == "diagonal" or (choice == "auto" and num_classes * dimension**2 > FULL_COVARIANCE_LIMIT)
 
 
-def _checked(
-    batch: Any, num_classes: int, model: nn.Module, device: torch.device | str | None
-) -> tuple[Tensor, Tensor]:
-    pair = tuple(batch) if isinstance(batch, tuple | list) else ()
-    if len(pair) != 2 or not all(isinstance(part, Tensor) for part in pair):
-        raise ValueError(f"The loader must yield pairs (x, y) of tensors, got {type(batch).__name__}.")
-    x, y = pair if device is None else (part.to(device) for part in pair)
+def _checked(batch: Any, num_classes: int, model: nn.Module, device: torch.device | str | None) -> tuple[Batch, Tensor]:
+    x, y = as_pair(batch)
+    if not isinstance(x, Tensor | Fields) or not isinstance(y, Tensor):
+        raise ValueError(
+            f"The loader must yield pairs (x, y) of tensors, or named tensors with labels; got {type(x).__name__} and "
+            f"{type(y).__name__}."
+        )
+    x, y = (x, y) if device is None else (x.to(device), y.to(device))
+    shapes = {name: tuple(part.shape) for name, part in tensors_of(x).items()}
     if y.dim() != 1 or len(x) != len(y) or not len(x):
-        raise ValueError(f"Expected one class a sample, got x {tuple(x.shape)} and y {tuple(y.shape)}.")
-    home = next((parameter.device for parameter in model.parameters()), x.device)
-    if {x.device, y.device} != {home}:
-        raise ValueError(f"The classifier is on {home}, x on {x.device}, y on {y.device}; pass device={str(home)!r}.")
-    dtype = next((parameter.dtype for parameter in model.parameters()), x.dtype)
+        raise ValueError(f"Expected one class per sample, got x {shapes.get('', shapes)} and y {tuple(y.shape)}.")
+    home = next((parameter.device for parameter in model.parameters()), y.device)
+    devices = {part.device for part in tensors_of(x).values()}
+    if devices | {y.device} != {home}:
+        raise ValueError(
+            f"The classifier is on {home}, x on {', '.join(map(str, devices))}, y on {y.device}; pass "
+            f"device={str(home)!r}."
+        )
+    for part in tensors_of(x).values():
+        _check_type(part, next((parameter.dtype for parameter in model.parameters()), part.dtype))
+    if y.is_floating_point() or ((y < 0) | (y >= num_classes)).any():
+        raise ValueError(
+            f"Source labels must be whole numbers 0 … {num_classes - 1}, got {torch.unique(y).tolist()[:10]}."
+        )
+    return x, y.long()
+
+
+def _check_type(x: Tensor, dtype: torch.dtype) -> None:
     if x.is_floating_point() and x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
         raise ValueError(f"The classifier is in {dtype}, the source data in {x.dtype}; convert one of them.")
     if x.is_floating_point() and not x.isfinite().all():
         raise ValueError("The source data holds NaN or Inf.")
-    if y.is_floating_point() or ((y < 0) | (y >= num_classes)).any():
-        raise ValueError(f"Source labels must be whole numbers 0 … {num_classes - 1}, got {y.unique().tolist()[:10]}.")
-    return x, y.long()
 
 
 def _check_counts(counts: Tensor) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import PurePath
 from typing import Any
 
 
@@ -71,9 +70,3 @@ def _origin(start: Mapping[str, Any]) -> str:
         else ""
     )
     return f"It went on from `{start['name']}`{how} ({start.get('clean') or 0:.2f} % clean){share}."
-
-
-def plain_name(data: str) -> str:
-    """Return a data set's name without the folders of the machine it was on."""
-    form, colon, path = data.partition(":")
-    return f"{form}:{PurePath(path).name}" if colon else data

@@ -19,12 +19,11 @@ from torch import Tensor, nn
 
 from owttt._utils import tensors as tensor_files
 from owttt._utils.progress import track
-from owttt.data.dataset import Dataset, as_float
+from owttt.data.dataset import Dataset
+from owttt.data.modalities import Variation, as_float
 from owttt.functional import supervised_contrastive
 from owttt.models.source_model import SourceModel
 from owttt.network.features import FeatureExtractor, locate_features
-from owttt.training.augmentation import recolored, shifted, shrunk, stretched
-from owttt.training.augmix import augmix
 
 KIND: Final = "training checkpoint"
 _OPTIMIZER: Final = "optimizer."
@@ -36,7 +35,26 @@ TEMPERATURE: Final = 0.1
 @final
 @dataclass(frozen=True)
 class Recipe:
-    """How to train; the defaults are for CIFAR-sized images and networks."""
+    """How to train; the defaults are for CIFAR-sized images and networks.
+
+    optimizer        sgd or adamw
+    epochs           passes over the training images
+    batch_size       images per step
+    lr               largest learning rate
+    weight_decay     of weights; biases and normalization have none
+    momentum         of SGD, or the first beta of AdamW
+    warmup           share of the steps over which the rate rises; afterwards it falls to 0 in a straight line
+    distillation     weight of what a teacher says against the labels, where there is one
+    label_smoothing  0 keeps unknown samples easier to tell apart
+    pad              pixels by which a crop may be off the middle
+    flip             whether images are flipped at random
+    augmix           whether images are mixed with chains of simple operations: it holds up better under corruptions
+    contrastive      weight of the supervised contrastive loss on features: tight classes, the unknown stands out
+    color            how far brightness, contrast and saturation are varied, 0 to 1
+    small_until      share of the epochs on smaller images, which cost less
+    small_size       side of those images, as a share
+    seed             decides everything random
+    """
 
     optimizer: str = "sgd"
     epochs: int = 40
@@ -45,24 +63,15 @@ class Recipe:
     weight_decay: float = 5e-4
     momentum: float = 0.9
     warmup: float = 0.15
-    """Share of the steps over which the rate rises; afterwards it falls to 0 in a straight line."""
     distillation: float = 0.5
-    """Weight of what a teacher says against the labels, where there is one."""
     label_smoothing: float = 0.1
     pad: int = 4
-    """Pixels by which a crop may be off the middle."""
     flip: bool = True
     augmix: bool = False
-    """Whether images are mixed with chains of simple operations (see `augmix`); holds up better under corruptions."""
     contrastive: float = 0.0
-    """Weight of the supervised contrastive loss on features, which makes classes tight and the unknown stand out."""
     color: float = 0.0
-    """How far brightness, contrast and saturation are varied, 0 … 1; a network that has seen it holds on to shapes, and
-    knows the unknown better."""
     small_until: float = 0.6
-    """Share of the epochs on images of `small_size`, which cost less."""
     small_size: float = 0.75
-    """Side of those images, as a share."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -93,6 +102,11 @@ class Recipe:
         """Return the learning rate at a share of the whole run."""
         rising = progress / self.warmup if self.warmup else 1.0
         return self.lr * min(rising, (1 - progress) / (1 - self.warmup), 1.0)
+
+    @property
+    def variation(self) -> Variation:
+        """How samples are varied."""
+        return Variation(self.pad, self.flip, self.augmix, self.color)
 
     def side(self, epoch: int, size: int) -> int:
         """Return the images' side in an epoch: a multiple of 4, so that strides of 2 divide it twice."""
@@ -144,16 +158,6 @@ def train(
     model.eval()
 
 
-def varied(samples: Tensor, recipe: Recipe, generator: torch.Generator) -> Tensor:
-    """Return images or clouds as training shows them."""
-    if samples.dim() == 3:
-        return stretched(samples, generator)
-    images = shifted(samples, recipe.pad, recipe.flip, generator)
-    if recipe.augmix:
-        images = augmix(as_float(images), generator)
-    return recolored(images, recipe.color, generator) if recipe.color else images
-
-
 def _extractor(model: SourceModel, data: Dataset) -> FeatureExtractor:
     model.eval()
     device = next(model.parameters()).device
@@ -175,6 +179,7 @@ def _epoch(
     order = torch.randperm(len(data), generator=generator)
     steps = len(data) // recipe.batch_size
     model.train()
+    modality = data.modality
     device = next(model.parameters()).device
     loss_sum = torch.zeros((), device=device)
     right = torch.zeros((), device=device)
@@ -182,9 +187,9 @@ def _epoch(
         for group in optimizer.param_groups:
             group["lr"] = recipe.rate((number * steps + step + 0.5) / (recipe.epochs * steps))
         indices = order[step * recipe.batch_size : (step + 1) * recipe.batch_size]
-        images = varied(data.batch(indices), recipe, generator)
+        images = modality.varied(data.batch(indices), recipe.variation, generator)
         labels = data.labels[indices].to(device)
-        out = model(_sized(images, recipe, number).to(device))
+        out = model(modality.resized(images, recipe.side(number, images.shape[-1])).to(device))
         loss = F.cross_entropy(out.logits, labels, label_smoothing=recipe.label_smoothing)
         if recipe.contrastive:
             loss = loss + recipe.contrastive * supervised_contrastive(out.features, labels, TEMPERATURE)
@@ -202,10 +207,6 @@ def _epoch(
         round(100 * float(right) / seen, 2),
         round(time.perf_counter() - start, 1),
     )
-
-
-def _sized(samples: Tensor, recipe: Recipe, epoch: int) -> Tensor:
-    return shrunk(samples, recipe.side(epoch, samples.shape[-1])) if samples.dim() == 4 else samples
 
 
 def distillation(logits: Tensor, teacher: nn.Module, images: Tensor) -> Tensor:

@@ -17,28 +17,22 @@ from owttt._utils.environment import environment
 from owttt._utils.files import write_bytes, write_json
 from owttt._utils.progress import track
 from owttt.data import registry
-from owttt.data.corruptions.clouds import CLOUD_CORRUPTIONS
-from owttt.data.corruptions.images import COMMON
-from owttt.data.dataset import Dataset, Framed, as_float
-from owttt.data.readers import cifar
+from owttt.data.catalog import IMAGENET_MEAN, IMAGENET_STD, catalog
+from owttt.data.dataset import Dataset, Framed
+from owttt.data.modalities import CLOUDS, as_float
+from owttt.data.naming import DataName
 from owttt.data.streams.spec import StreamSpec
 from owttt.data.streams.stream import Stream
-from owttt.models.networks import NETWORKS, OF_CLOUDS, TIMM, build
+from owttt.models.networks import NETWORKS, build, modality_of_network
 from owttt.models.package import CARD, SOURCE, WEIGHTS, write_model
 from owttt.models.source_model import Preprocessing, SourceModel
 from owttt.source import SourceStats, fingerprint
-from owttt.training.card import markdown, plain_name
+from owttt.training.card import markdown
 from owttt.training.loop import Epoch, Recipe, train
 
 CHECKPOINT: Final = "checkpoint.safetensors"
-COLORS: Final = {
-    "cifar10": (cifar.MEAN, cifar.STD),
-    "cifar100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
-}
 AVERAGE_IMAGES: Final = 10_000
 """From how many images BatchNorm's statistics are taken anew."""
-IMAGENET_COLORS: Final = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-"""Mean and deviation of the channels, for every other set of photographs."""
 
 
 @final
@@ -75,7 +69,7 @@ class Job:
     def identity(self, model: SourceModel) -> dict[str, Any]:
         """Return what, besides the recipe, decides the weights."""
         return {
-            "data": plain_name(self.data),
+            "data": DataName.parse(self.data).portable,
             "network": self.network,
             "width": self.width,
             "preprocessing": json.loads(json.dumps(model.preprocessing.describe())),
@@ -124,12 +118,11 @@ def streams_to_test(job: Job, model: SourceModel, data: Dataset, root: Path | No
             f"{job.data} has no test images of its own; name some with --test. (A folder may have train/ and test/, an "
             "npz file x_train, y_train, x_test and y_test.)"
         )
-    clouds = is_cloud(test)
-    looks = CLOUD_CORRUPTIONS if clouds else COMMON
-    known = test if clouds else Framed(test, model.preprocessing.frame)
-    frame = model.preprocessing.frame
+    modality, frame = test.modality, model.preprocessing.frame
+    known = test if modality.corrupted_first else Framed(test, frame)
     whole = StreamSpec(known=job.test or job.data, severity=job.severity)
-    specs = {"clean": whole} | {name: replace(whole, corruptions=(name,), number=job.test_number) for name in looks}
+    parts = {name: replace(whole, corruptions=(name,), num_samples=job.test_number) for name in modality.common}
+    specs = {"clean": whole} | parts
     return {
         name: Stream(spec, frame=frame, known=known, classes=model.classes, names=model.names)
         for name, spec in specs.items()
@@ -139,27 +132,27 @@ def streams_to_test(job: Job, model: SourceModel, data: Dataset, root: Path | No
 def make_model(job: Job, data: Dataset) -> SourceModel:
     """Return the untrained model; its weights depend on the recipe's seed."""
     torch.manual_seed(job.recipe.seed)
-    if is_cloud(data) != (job.network in OF_CLOUDS):
-        kind, fitting = ("clouds", OF_CLOUDS) if is_cloud(data) else ("images", sorted({*NETWORKS} - OF_CLOUDS))
-        raise ValueError(f"{job.data} is of {kind}, which {job.network} does not take; choose {', '.join(fitting)}.")
+    modality = data.modality
+    if modality is not modality_of_network(job.network):
+        fitting = sorted(name for name, network in NETWORKS.items() if network.modality is modality)
+        raise ValueError(
+            f"{job.data} is of {modality.name}, which {job.network} does not take; choose {', '.join(fitting)}."
+        )
     network = build(job.network, len(data.classes), job.width)
-    mean, std = COLORS.get(job.data, IMAGENET_COLORS)
-    if job.network.startswith(TIMM):
-        settings = getattr(network, "default_cfg", {})
-        mean, std = settings.get("mean", mean), settings.get("std", std)
-    if is_cloud(data):
-        preprocessing = Preprocessing(points=job.points)
-    else:
-        preprocessing = Preprocessing(job.size, None, tuple(mean), tuple(std))
+    preprocessing = Preprocessing(points=job.points) if modality is CLOUDS else _image_preprocessing(job, network)
     model = SourceModel(network, preprocessing, data.classes, data.names)
     if job.start is not None:
         _begin_with(model, job.start)
     return model
 
 
-def is_cloud(data: Dataset) -> bool:
-    """Whether a data set's samples are clouds."""
-    return data.sample(0).dim() == 2
+def _image_preprocessing(job: Job, network: nn.Module) -> Preprocessing:
+    """Return the colors of timm's network, or else those of the data."""
+    settings: Mapping[str, Any] = getattr(network, "default_cfg", {})
+    entry = catalog().get(job.data)
+    mean = settings.get("mean", entry.mean if entry else IMAGENET_MEAN)
+    std = settings.get("std", entry.std if entry else IMAGENET_STD)
+    return Preprocessing(job.size, None, tuple(mean), tuple(std))
 
 
 def _teacher(name: str, model: SourceModel) -> SourceModel:
@@ -192,8 +185,8 @@ def measure(model: SourceModel, job: Job, history: list[Epoch], tests: Mapping[s
         "classes": len(model.classes),
         "size": model.preprocessing.size,
         "points": model.preprocessing.points,
-        "trained_on": plain_name(job.data),
-        "tested_on": plain_name(job.test or job.data),
+        "trained_on": DataName.parse(job.data).portable,
+        "tested_on": DataName.parse(job.test or job.data).portable,
         "test_images": images,
         "corrupted_images": min(images, job.test_number or images),
         "clean": clean,

@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from owttt.bench.figures.canvas import DARK
 from owttt.bench.figures.embeddings import classes, stages, verdicts
 from owttt.bench.figures.overview import overview
 from owttt.bench.figures.streams import cumulative, drop, scores, thresholds
-from owttt.bench.outcome import Record
+from owttt.bench.records import PlacedRun, TableRecord
 
-DRAW: Final[dict[str, Callable[[Record, Sequence[Record], Path], None]]] = {
+DRAW: Final[dict[str, Callable[[TableRecord, Sequence[PlacedRun], Path], None]]] = {
     "drop": drop,
     "scores": scores,
     "cumulative": cumulative,
@@ -23,10 +24,10 @@ DRAW: Final[dict[str, Callable[[Record, Sequence[Record], Path], None]]] = {
 __all__ = ["DRAW", "draw", "overview"]
 
 
-def draw(manifest: Record, runs: Sequence[Record], folder: Path, name: str) -> list[Path]:
-    """Draw a figure of the paper from its runs, as PNG and SVG, and return the files."""
-    paths = [folder / f"{name}.{ending}" for ending in ("png", "svg")]
+def draw(table: TableRecord, runs: Sequence[PlacedRun], folder: Path, name: str) -> list[Path]:
+    """Draw a figure of the paper from its runs, as PNG, as SVG and for dark pages, and return the files."""
+    paths = [folder / f"{name}{ending}" for ending in (".png", ".svg", f"{DARK}.svg")]
     folder.mkdir(parents=True, exist_ok=True)
     for path in paths:
-        DRAW[manifest["draw"]](manifest, runs, path)
+        DRAW[table["draw"]](table, runs, path)
     return paths

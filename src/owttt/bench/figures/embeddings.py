@@ -8,44 +8,50 @@ from typing import Any
 
 import numpy as np
 
-from owttt.bench.figures.canvas import canvas
+from owttt.bench.figures.canvas import canvas, ink
 from owttt.bench.figures.streams import firsts
-from owttt.bench.outcome import Record
+from owttt.bench.records import PlacedRun, RunRecord, TableRecord
 
-RIGHT, WRONG, REJECTED = "#2f8f4e", "#d6432f", "#22262b"
+RIGHT, WRONG = "#2f8f4e", "#d6432f"
 
 
-def classes(manifest: Record, runs: Sequence[Record], path: Path) -> None:
+def classes(table: TableRecord, runs: Sequence[PlacedRun], path: Path) -> None:
     """Draw the features at the end of every cell's run: a color a class, unknown samples black."""
-    shown = [(name, *_stage(run, -1)) for name, run in firsts(manifest, runs)]
-    _draw(path, [(name, labels, _by_class(labels), stage) for name, labels, stage in shown])
+    shown = [(name, *_stage(run, -1)) for name, run in firsts(table, runs)]
+    _draw(path, [(name, labels, _by_class(labels, ink(path)), stage) for name, labels, stage in shown])
 
 
-def stages(manifest: Record, runs: Sequence[Record], path: Path) -> None:
+def stages(table: TableRecord, runs: Sequence[PlacedRun], path: Path) -> None:
     """Draw the features of the first run as the stream goes by."""
-    _, run = firsts(manifest, runs)[0]
+    _, run = firsts(table, runs)[0]
     shown = [_stage(run, place) for place in range(len(run["embedding"]["stages"]))]
     names = [f"after {stage['share']:.0%} of the stream" for _, stage in shown]
-    _draw(path, [(name, labels, _by_class(labels), stage) for name, (labels, stage) in zip(names, shown, strict=True)])
+    _draw(
+        path,
+        [
+            (name, labels, _by_class(labels, ink(path)), stage)
+            for name, (labels, stage) in zip(names, shown, strict=True)
+        ],
+    )
 
 
-def verdicts(manifest: Record, runs: Sequence[Record], path: Path) -> None:
+def verdicts(table: TableRecord, runs: Sequence[PlacedRun], path: Path) -> None:
     """Draw the features at the end: classified rightly green, rejected rightly black, wrong red."""
     panels = []
-    for name, run in firsts(manifest, runs):
+    for name, run in firsts(table, runs):
         labels, stage = _stage(run, -1)
         right = labels == np.array(stage["predicted"])
-        colors = np.where(right, np.where(labels < 0, REJECTED, RIGHT), WRONG)
+        colors = np.where(right, np.where(labels < 0, ink(path), RIGHT), WRONG)
         panels.append((f"{name}: {(~right).mean():.1%} wrong", labels, list(colors), stage))
     _draw(path, panels)
 
 
-def _stage(run: Record, place: int) -> tuple[Any, Record]:
+def _stage(run: RunRecord, place: int) -> tuple[Any, dict[str, Any]]:
     return np.array(run["embedding"]["labels"]), run["embedding"]["stages"][place]
 
 
-def _by_class(labels: Any) -> list[Any]:
-    return [REJECTED if label < 0 else f"C{label}" if label < 10 else _hue(label) for label in labels]
+def _by_class(labels: Any, unknown: str) -> list[Any]:
+    return [unknown if label < 0 else f"C{label}" if label < 10 else _hue(label) for label in labels]
 
 
 def _hue(label: int) -> tuple[float, float, float]:
@@ -55,7 +61,7 @@ def _hue(label: int) -> tuple[float, float, float]:
     return float(red), float(green), float(blue)
 
 
-def _draw(path: Path, panels: Sequence[tuple[str, Any, Sequence[Any], Record]]) -> None:
+def _draw(path: Path, panels: Sequence[tuple[str, Any, Sequence[Any], dict[str, Any]]]) -> None:
     with canvas(path, len(panels), (3.4 * len(panels), 3.5)) as sheet:
         for axes, (title, labels, colors, stage) in zip(sheet, panels, strict=True):
             x, y = np.array(stage["x"]), np.array(stage["y"])

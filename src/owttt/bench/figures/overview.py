@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from owttt.bench.colors import COLORS
-from owttt.bench.figures.canvas import canvas, limits, score_histogram
+from owttt.bench.figures.canvas import canvas, color_of, limits, score_histogram
+from owttt.bench.records import RunRecord
 
 
-def overview(
-    outcomes: Mapping[str, Mapping[str, Any]], path: Path, *, before: str = "test", after: str = "owttt"
-) -> None:
+def overview(outcomes: Mapping[str, RunRecord], path: Path, *, before: str, after: str) -> None:
     """Draw cumulative Acc_H of all methods, and the scores of the last quarter under two of them."""
     with canvas(path, 3, (12, 3.6), widths=(1.3, 1, 1)) as (left, *others):
         curves = {name: 100 * np.array(outcome["curves"]["acc_h"], float) for name, outcome in outcomes.items()}
         for name, curve in curves.items():
             width = 2.4 if name == after else 1.4
             left.plot(
-                range(1, len(curve) + 1), curve, color=COLORS.get(name), lw=width, label=f"{name}  {curve[-1]:.1f}"
+                range(1, len(curve) + 1),
+                curve,
+                color=color_of(outcomes[name]),
+                lw=width,
+                label=f"{name}  {curve[-1]:.1f}",
             )
         left.set(title="cumulative Acc_H (%)", xlabel="batch", ylim=limits(curves.values(), 0.5))
         left.legend(frameon=False, ncols=2, loc="lower right", fontsize=8)

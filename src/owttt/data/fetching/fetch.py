@@ -8,8 +8,9 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from owttt.data.catalog import Entry, Source, data_root, find
+from owttt.data.catalog import Entry, Source, data_root
 from owttt.data.fetching.download import md5
+from owttt.data.registry import find
 
 
 def get(name: str, *, root: str | Path | None = None, tell: Callable[[str], None] = lambda _: None) -> Path:

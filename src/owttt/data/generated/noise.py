@@ -8,29 +8,26 @@ from typing import Final, final
 import torch
 from torch import Tensor
 
+from owttt.data.catalog import catalog
 from owttt.data.corruptions.clouds.points import in_unit_ball
-from owttt.data.dataset import Dataset, Frame
-from owttt.data.readers.cifar import MEAN, STD
+from owttt.data.dataset import Dataset
+from owttt.data.modalities import Frame
 
 COUNT: Final = 10_000
-NOISE: Final = {
-    "noise": "normal noise in CIFAR-10's normalized space, as the paper's",
-    "uniform-noise": "uniform noise in every pixel",
-}
-"""Name → what it is."""
 
 
 @final
 class Noise(Dataset):
-    """`noise`: ε ~ N(0, 1) in CIFAR-10's normalized space, so it leaves 0 … 1; `uniform-noise`: U(0, 1) pixels.
+    """ε ~ N(0, 1) in CIFAR-10's normalized space, so it leaves 0 … 1; or, if `uniform`, U(0, 1) pixels.
 
     For a network that takes clouds they are points, normal or uniform in a cube, brought into the unit ball. The first
     is the authors'. Theirs is drawn anew at every access; ours depends on the seed and the picture's number.
     """
 
-    def __init__(self, name: str, count: int = COUNT, *, size: int = 32, seed: int = 0) -> None:
+    def __init__(self, count: int = COUNT, *, uniform: bool, size: int = 32, seed: int = 0) -> None:
         super().__init__([0] * count, ["noise"])
-        self.uniform, self.size, self.seed = name == "uniform-noise", size, seed
+        self.uniform, self.size, self.seed = uniform, size, seed
+        self.space = catalog()["cifar10"]
 
     def sample(self, index: int) -> Tensor:
         """Return one picture of the default size."""
@@ -53,4 +50,4 @@ class Noise(Dataset):
         if self.uniform:
             return torch.rand(3, size, size, generator=generator)
         pixels = torch.randn(3, size, size, generator=generator)
-        return pixels * torch.tensor(STD).view(3, 1, 1) + torch.tensor(MEAN).view(3, 1, 1)
+        return pixels * torch.tensor(self.space.std).view(3, 1, 1) + torch.tensor(self.space.mean).view(3, 1, 1)

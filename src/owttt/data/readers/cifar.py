@@ -10,9 +10,6 @@ import numpy as np
 from owttt.data.dataset import Array, ArrayImages
 
 PIXELS: Final = 3 * 32 * 32
-MEAN: Final = (0.4914, 0.4822, 0.4465)
-STD: Final = (0.247, 0.2435, 0.2616)
-"""Of CIFAR-10's channels."""
 
 
 def cifar10(root: Path, split: str) -> ArrayImages:

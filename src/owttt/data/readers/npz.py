@@ -27,6 +27,11 @@ def npz(path: Path, split: str) -> Dataset:
             arrays = {key: file[name] for key, name in keys.items() if name is not None}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path}: not a readable npz file without pickles ({error}).") from error
+    return from_arrays(arrays, str(path))
+
+
+def from_arrays(arrays: Mapping[str, Array], path: str) -> Dataset:
+    """Make a data set of arrays by name; `path` says in errors where they came from."""
     if "y" not in arrays or not ({"x"} <= arrays.keys() or {"buf", "offsets"} <= arrays.keys()):
         raise ValueError(f"{path}: expected arrays x and y, or buf, offsets and y; found {sorted(arrays)}.")
     labels = _labels(arrays["y"], path)
@@ -34,7 +39,7 @@ def npz(path: Path, split: str) -> Dataset:
     classes = [str(name) for name in arrays.get("wnids", _distinct(names))]
     if "buf" in arrays:
         images = _slices(arrays["buf"], arrays["offsets"], len(labels), path)
-        return EncodedImages(images, labels, classes, names, origin=str(path))
+        return EncodedImages(images, labels, classes, names, origin=path)
     if _are_voxels(arrays["x"]):
         return VoxelClouds(arrays["x"], labels, classes, names)
     return ArrayImages(_channels_first(arrays["x"], path), labels, classes, names)
@@ -45,7 +50,7 @@ def _are_voxels(x: Array) -> bool:
     return x.ndim == 4 and x.dtype in (np.uint8, np.bool_) and len({*x.shape[1:]}) == 1 and x.shape[1] > 4
 
 
-def _labels(y: Array, path: Path) -> Array:
+def _labels(y: Array, path: str) -> Array:
     if y.ndim != 1 or y.dtype.kind not in "iu":
         raise ValueError(f"{path}: y must be whole numbers (N,), got {y.dtype} {y.shape}.")
     return y
@@ -63,7 +68,7 @@ def _key(file: Mapping[str, Array], key: str, split: str) -> str | None:
     return next((name for name in (f"{key}_{split}", key) if name in file), None)
 
 
-def _slices(buffer: Array, offsets: Array, count: int, path: Path) -> Callable[[int], bytes]:
+def _slices(buffer: Array, offsets: Array, count: int, path: str) -> Callable[[int], bytes]:
     if len(offsets) != count + 1:
         raise ValueError(f"{path}: {count} labels need {count + 1} offsets, got {len(offsets)}.")
     if offsets[0] < 0 or offsets[-1] > len(buffer) or (np.diff(offsets) < 0).any():
@@ -71,7 +76,7 @@ def _slices(buffer: Array, offsets: Array, count: int, path: Path) -> Callable[[
     return lambda index: buffer[offsets[index] : offsets[index + 1]].tobytes()
 
 
-def _channels_first(x: Array, path: Path) -> Array:
+def _channels_first(x: Array, path: str) -> Array:
     """Return images as `(N, C, H, W)` and clouds as they are."""
     if x.ndim == 3 and x.shape[2] == 3 and x.dtype.kind == "f":
         return x.astype(np.float32, copy=False)

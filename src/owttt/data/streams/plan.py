@@ -38,7 +38,7 @@ class Plan:
 def plan(spec: StreamSpec, sizes: Sequence[int], labels: Ints) -> Plan:
     """Draw which sample comes when; `sizes` are those of the known set and of the unknown ones."""
     generator = np.random.default_rng(spec.seed)
-    known = _draw(generator, sizes[0], spec.number or sizes[0], "known", repeat=False)
+    known = _draw(generator, sizes[0], spec.num_samples or sizes[0], "known", repeat=False)
     count = round(spec.ratio * len(known)) if len(sizes) > 1 else 0
     shares = [len(part) for part in np.array_split(np.arange(count), max(len(sizes) - 1, 1))]
     unknown = [
@@ -65,7 +65,7 @@ def _draw(generator: np.random.Generator, size: int, count: int, name: str, repe
     """Draw samples without replacement; with `repeat`, the whole set again and again."""
     if count > size and not (repeat and size):
         raise ValueError(
-            f"The stream needs {count} samples of {name}, which has {size}; lower number or ratio"
+            f"The stream needs {count} samples of {name}, which has {size}; lower num_samples or ratio"
             + (", or set repeat." if name != "known" else ".")
         )
     rounds = [generator.permutation(size) for _ in range(max(1, -(-count // max(size, 1))))]

@@ -8,10 +8,13 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Literal, final, get_args
 
 from owttt._utils.suggest import suggest
-from owttt.data.registry import corruptions_of, of_either_kind
+from owttt.data.naming import DataName
+from owttt.data.registry import common_corruptions_of, corruptions_of
 
 Phases = Literal["mixed", "changing", "recurring"]
 Share = Literal["constant", "rising", "falling", "bursts"]
+OLD_NAMES: Final = {"number": "num_samples"}
+"""Earlier spelling of a field → its name now."""
 ALL: Final = "all"
 """Stands for all corruptions: of one's own data, which may be images or clouds, the stream finds out."""
 
@@ -27,7 +30,7 @@ class StreamSpec:
     frost        folder with photographs of ice, for the corruption frost; synthetic ice if None
     unknown      data sets of unknown classes, in equal shares; `name@corruption` corrupts one of them
     ratio        unknown samples for each known one; 0: none
-    number       known samples; all of them if None
+    num_samples  known samples; all of them if None
     seed         decides which samples come, and their order; never how a corrupted image looks
     phases       several corruptions at once (mixed), one after the other (changing), that again and again (recurring)
     cycles       how often they recur
@@ -43,7 +46,7 @@ class StreamSpec:
     frost: str | None = None
     unknown: tuple[str, ...] = ()
     ratio: float = 1.0
-    number: int | None = None
+    num_samples: int | None = None
     batch_size: int = 256
     seed: int = 0
     phases: Phases = "mixed"
@@ -58,14 +61,14 @@ class StreamSpec:
             if isinstance(getattr(self, field), str):
                 raise ValueError(f"{field} must be a list of names, got the word {getattr(self, field)!r}.")
             object.__setattr__(self, field, tuple(getattr(self, field)))
-        if self.corruptions == (ALL,) and not of_either_kind(self.known):
-            object.__setattr__(self, "corruptions", corruptions_of(self.known)[:15])
+        if self.corruptions == (ALL,):
+            object.__setattr__(self, "corruptions", common_corruptions_of(self.known) or (ALL,))
         self._check_names()
         self._check_numbers()
 
     def _check_names(self) -> None:
         wanted = [(name, self.known) for name in self.corruptions if self.corruptions != (ALL,)]
-        wanted += [(name.partition("@")[2], name.partition("@")[0]) for name in self.unknown if "@" in name]
+        wanted += [(data.corruption, data.plain) for data in self.unknown_names if data.corruption]
         for name, data in wanted:
             if name not in corruptions_of(data):
                 raise ValueError(f"No corruption {name!r}. {suggest(name, corruptions_of(data))}")
@@ -75,10 +78,10 @@ class StreamSpec:
                 raise ValueError(f"{field} must be one of {list(choices)}, got {found!r}. {suggest(found, choices)}")
 
     def _check_numbers(self) -> None:
-        lowest = {"batch_size": 1, "cycles": 1, "bursts": 1, "number": 1, "seed": 0, "severity": 1}
+        lowest = {"batch_size": 1, "cycles": 1, "bursts": 1, "num_samples": 1, "seed": 0, "severity": 1}
         for field, least in lowest.items():
             value = getattr(self, field)
-            if field == "number" and value is None:
+            if field == "num_samples" and value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ValueError(f"{field} must be a whole number, at least {least}, got {value!r}.")
@@ -91,6 +94,16 @@ class StreamSpec:
         ):
             raise ValueError(f"dirichlet must be a positive number, got {self.dirichlet!r}.")
 
+    @property
+    def unknown_names(self) -> tuple[DataName, ...]:
+        """The unknown sets, read."""
+        return tuple(map(DataName.parse, self.unknown))
+
+    @property
+    def data_names(self) -> tuple[DataName, ...]:
+        """All data sets it draws from, the known one first."""
+        return (DataName.parse(self.known), *self.unknown_names)
+
     def describe(self) -> dict[str, Any]:
         """Return what `StreamSpec.parse` takes; JSON holds it."""
         return asdict(self)
@@ -101,7 +114,7 @@ class StreamSpec:
         content = json.loads(description) if isinstance(description, str) else description
         if not isinstance(content, Mapping):
             raise ValueError(f"A stream is described by names and values, got {type(content).__name__}.")
-        values: dict[str, Any] = dict(content)
+        values = {OLD_NAMES.get(name, name): value for name, value in content.items()}
         known = {field.name for field in fields(cls)}
         for name in values:
             if name not in known:

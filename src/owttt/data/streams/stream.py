@@ -22,9 +22,9 @@ from torch import Tensor
 from owttt._utils.tensors import digest
 from owttt.data import registry
 from owttt.data.classes import align, without_known
-from owttt.data.corruptions.clouds import CLOUD_CORRUPTIONS, corrupt_clouds
-from owttt.data.corruptions.images import COMMON, corrupt, frost_from_folder, synthetic_frost
-from owttt.data.dataset import Dataset, Frame, as_float
+from owttt.data.corruptions.images import frost_from_folder, synthetic_frost
+from owttt.data.dataset import Dataset
+from owttt.data.modalities import Frame, Look, as_float, modality_of
 from owttt.data.streams.plan import Ints, plan
 from owttt.data.streams.spec import ALL, StreamSpec
 from owttt.types import UNKNOWN
@@ -62,8 +62,7 @@ class Stream:
         opened = self._open_known(root) if known is None else [known]
         self.known = [align(dataset, classes, names) for dataset in opened] if classes else opened
         if spec.corruptions == (ALL,):
-            cloud = self.known[0].batch([0], frame).dim() == 3
-            self.spec = replace(spec, corruptions=CLOUD_CORRUPTIONS if cloud else COMMON)
+            self.spec = replace(spec, corruptions=self.known[0].modality.common)
         self.classes = tuple(classes or self.known[0].classes)
         others = self.known[0].names if names is None else names
         parts = self._open_unknown(root) if unknown is None else list(unknown)
@@ -80,27 +79,26 @@ class Stream:
                 raise ValueError(f"{spec.known}: {name} has other images than {spec.corruptions[0]}; it is incomplete.")
         if len(self.unknown) != len(spec.unknown):
             raise ValueError(f"The spec names {len(spec.unknown)} unknown sets, {len(self.unknown)} were given.")
-        corrupted = bool(spec.corruptions) and not self.published
-        shapes = {spec.known: self._shape(spec.known, self.known[0], corrupted)}
-        shapes |= {n: self._shape(n, part, "@" in n) for n, part in zip(spec.unknown, self.unknown, strict=True)}
+        shapes = {spec.known: self._shape(spec.known, self.known[0], () if self.published else spec.corruptions)}
+        for data, part in zip(spec.unknown_names, self.unknown, strict=True):
+            shapes[str(data)] = self._shape(str(data), part, (data.corruption,) if data.corruption else ())
         if len(set(shapes.values())) > 1:
             raise ValueError(
                 f"Samples of different shapes cannot be in one stream: {shapes}. Give a frame to bring images to one "
                 "size, and mix no clouds with images."
             )
 
-    def _shape(self, name: str, dataset: Dataset, corrupted: bool) -> tuple[int, ...]:
+    def _shape(self, name: str, dataset: Dataset, corruptions: Sequence[str]) -> tuple[int, ...]:
         """Return the shape of a set's samples; raise if there are none, or if they cannot be corrupted."""
         if not len(dataset):
             raise ValueError(f"{name}: no samples are left of it once known and unknown classes are told apart.")
         sample = dataset.batch([0], self.frame)
-        image = sample.dtype == torch.uint8 and sample.dim() == 4 and sample.shape[1] == 3
-        cloud = sample.is_floating_point() and sample.dim() == 3 and sample.shape[2] == 3
-        wanted = self.spec.corruptions if name == self.spec.known else (name.partition("@")[2],)
-        if corrupted and not (cloud if set(wanted) <= set(CLOUD_CORRUPTIONS) else image):
+        modality = modality_of(sample)
+        if corruptions and not (modality.corruptible(sample) and set(corruptions) <= set(modality.corruptions)):
             raise ValueError(
-                f"{name}: {', '.join(wanted)} cannot be done to {sample.dtype} {tuple(sample.shape[1:])}: RGB images "
-                "in uint8 and clouds (P, 3) in float have corruptions of their own. A frame makes grey images RGB."
+                f"{name}: {', '.join(corruptions)} cannot be done to {sample.dtype} {tuple(sample.shape[1:])}: RGB "
+                "images in uint8 and clouds (P, 3) in float have corruptions of their own. A frame makes gray images "
+                "RGB."
             )
         return tuple(sample.shape[1:])
 
@@ -154,7 +152,14 @@ class Stream:
         return [registry.load(spec.known, corruption=name, severity=severity, root=root) for name in spec.corruptions]
 
     def _open_unknown(self, root: str | Path | None) -> list[Dataset]:
-        return [registry.load(name.partition("@")[0], root=root) for name in self.spec.unknown]
+        return [registry.load(name.plain, root=root) for name in self.spec.unknown_names]
+
+    def picture(self, place: int) -> Tensor:
+        """Draw the sample at a place of the stream, as the model gets it: an RGB image `(3, H, W)` in uint8."""
+        x = self.at(np.array([place])).x
+        part = int(self.plan.part[place])
+        dataset = self.known[0] if part == 0 else self.unknown[part - 1]
+        return modality_of(x).picture(x[0], dataset.upright)
 
     def _samples(self, part: int, corruption: int, index: Ints) -> Tensor:
         """Return samples of one set under one corruption, as floats."""
@@ -163,18 +168,13 @@ class Stream:
             name = "" if self.published or corruption < 0 else self.spec.corruptions[corruption]
         else:
             dataset = self.unknown[part - 1]
-            name = self.spec.unknown[part - 1].partition("@")[2]
-        chosen, severity = torch.from_numpy(index), self.spec.severity
-        if name in CLOUD_CORRUPTIONS:
-            clouds = corrupt_clouds(
-                dataset.batch(chosen),
-                name,
-                severity,
-                indices=dataset.numbers(chosen).tolist(),
-                upright=dataset.upright,
-            )
-            return self.frame(clouds) if self.frame else clouds
-        samples = dataset.batch(chosen, self.frame)
-        if name:
-            samples = corrupt(samples, name, severity, indices=dataset.numbers(chosen).tolist(), frost=self.ice)
-        return as_float(samples)
+            name = self.spec.unknown_names[part - 1].corruption
+        chosen = torch.from_numpy(index)
+        if not name:
+            return as_float(dataset.batch(chosen, self.frame))
+        modality = dataset.modality
+        late = self.frame if modality.corrupted_first else None
+        samples = dataset.batch(chosen, None if modality.corrupted_first else self.frame)
+        look = Look(name, self.spec.severity, self.ice)
+        corrupted = modality.corrupt(samples, look, dataset.numbers(chosen).tolist(), dataset.upright)
+        return as_float(modality.framed(corrupted, late) if late else corrupted)

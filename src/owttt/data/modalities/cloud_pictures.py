@@ -12,7 +12,7 @@ from owttt.data.corruptions.clouds.points import in_cube
 AZIMUTH, ELEVATION = 40 * math.pi / 180, 25 * math.pi / 180
 
 
-def picture(cloud: Tensor, size: int = 96) -> Tensor:
+def draw_cloud(cloud: Tensor, size: int) -> Tensor:
     """Return a cloud `(P, 3)` as an RGB image `(3, size, size)` in uint8, filling it as the cube does; z is upright."""
     cloud = in_cube(cloud[None].float())[0]
     across = torch.tensor([-math.sin(AZIMUTH), math.cos(AZIMUTH), 0.0])

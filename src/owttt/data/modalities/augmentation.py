@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from owttt.data.dataset import as_float
+from owttt.data.modalities.base import as_float
 
 
 def shifted(images: Tensor, pad: int, flip: bool, generator: torch.Generator) -> Tensor:
