@@ -24,7 +24,7 @@ from torch import Tensor, nn
 import owttt
 from owttt._utils.progress import track
 from owttt.bench.figures import overview
-from owttt.bench.run import outcome, steps
+from owttt.bench.steps import outcome, steps
 from owttt.bench.text import methods_table
 
 CLASSES, BATCH, DRAWS = 10, 256, 6
@@ -114,10 +114,11 @@ def main(arguments: list[str] | None = None) -> dict[str, dict[str, Any]]:
 
     source = owttt.SourceStats.fit(model, [(x, y)], CLASSES)
     batches = list(zip(torch.split(images, BATCH), torch.split(labels, BATCH), strict=True))
-    outcomes = {}
+    outcomes: dict[str, Any] = {}
     for name in owttt.METHODS:
         adapter = owttt.wrap(model, name, source=source)
-        outcomes[name] = outcome(list(track(steps(adapter, batches, CLASSES), f"{name:6}", total=len(batches))))
+        done = list(track(steps(adapter, batches, CLASSES), f"{name:6}", total=len(batches)))
+        outcomes[name] = {**outcome(done), "method": {"name": name, "color": adapter.method.color}}
 
     console = Console()
     clean = float((model(x_test).argmax(dim=1) == y_test).float().mean())
@@ -126,7 +127,7 @@ def main(arguments: list[str] | None = None) -> dict[str, dict[str, Any]]:
         f"seed {chosen.seed}, {torch.get_num_threads()} threads, torch {torch.__version__}"
     )
     console.print(methods_table("Foggy digits among textures, one pass", outcomes))
-    overview(outcomes, chosen.out / "digits.png")
+    overview(outcomes, chosen.out / "digits.png", before="test", after="owttt")
     console.print(f"picture: {chosen.out / 'digits.png'}")
     return outcomes
 

@@ -37,24 +37,24 @@ def test_the_public_face():
 @pytest.mark.parametrize("method", METHODS)
 def test_a_prediction_says_all_it_should(method):
     out = wrap(WORLD.model, method, source=WORLD.source)(X)
-    assert out.label.dtype == torch.int64
-    assert out.label.shape == out.score.shape == (len(X),)
+    assert out.labels.dtype == torch.int64
+    assert out.labels.shape == out.scores.shape == (len(X),)
     assert out.logits.shape == (len(X), CLASSES)
     assert out.threshold.shape == ()
-    known = out.label != UNKNOWN
+    known = out.labels != UNKNOWN
     assert 0 < int(known.sum()) < len(X)
-    assert torch.equal(out.label[known], out.logits.argmax(dim=1)[known])
-    assert torch.equal(known, out.score < out.threshold)
-    assert not any(value.requires_grad for value in (out.score, out.logits, out.threshold))
+    assert torch.equal(out.labels[known], out.logits.argmax(dim=1)[known])
+    assert torch.equal(known, out.scores < out.threshold)
+    assert not any(value.requires_grad for value in (out.scores, out.logits, out.threshold))
 
 
 def test_the_causal_order_predicts_before_it_learns():
     frozen, learning = wrap(WORLD.model, "test", source=WORLD.source), wrap(WORLD.model, source=WORLD.source)
     first, second = frozen(X), learning(X)
-    assert torch.equal(first.score, second.score)
-    assert not torch.equal(frozen(X).score, learning(X).score)
+    assert torch.equal(first.scores, second.scores)
+    assert not torch.equal(frozen(X).scores, learning(X).scores)
     later = wrap(WORLD.model, source=WORLD.source, order="adapt-then-predict")
-    assert not torch.equal(later(X).score, first.score)
+    assert not torch.equal(later(X).scores, first.scores)
 
 
 def test_predict_is_what_the_next_call_would_say():
@@ -64,7 +64,7 @@ def test_predict_is_what_the_next_call_would_say():
     peek = adapter.predict(WORLD.stream[1][0])
     assert unchanged(adapter, before)
     out = adapter(WORLD.stream[1][0])
-    assert torch.equal(peek.label, out.label)
+    assert torch.equal(peek.labels, out.labels)
     assert torch.equal(peek.threshold, out.threshold)
 
 
@@ -76,7 +76,7 @@ def test_adapts_the_same_inside_the_caller_s_contexts(method, context):
         expected = plain(x)
         with context():
             out = inside(x.clone())
-        assert torch.equal(out.score, expected.score)
+        assert torch.equal(out.scores, expected.scores)
     assert unchanged(inside, whole(plain))
 
 
@@ -89,7 +89,7 @@ BAD = [
     (X.index_fill(0, torch.tensor([2, 5]), torch.nan), ValueError, r"NaN or Inf in 2 of 40 samples: \[2, 5\]"),
     (X.index_fill(0, torch.tensor([1]), torch.inf), ValueError, r"in 1 of 40 samples: \[1\]"),
     (X.to("meta"), ValueError, "adapter is on cpu, the batch on meta"),
-    (X.tolist(), TypeError, "torch.Tensor, got list"),
+    (X.tolist(), TypeError, "torch.Tensor, or as named tensors, got list"),
 ]
 
 
@@ -155,7 +155,7 @@ def test_bad_wrapping_is_told():
         attempt("bn", alpha=2.0)
     with pytest.raises(ValueError, match="optim"):
         attempt("tent", optim="lbfgs")
-    with pytest.raises(ValueError, match="one score a sample, 40, got shape"):
+    with pytest.raises(ValueError, match="one score per sample, 40, got shape"):
         attempt(score=lambda out, _: out.features)(X)
 
 
@@ -179,11 +179,11 @@ def test_what_was_used_is_readable():
     config = adapter.config
     assert config["options"]["lr"] == 1e-4
     assert config["options"]["keep_rate"] == 0.75
-    assert (config["order"], config["protocol"]) == ("predict-then-adapt", "paper")
+    assert config["order"] == "predict-then-adapt"
     assert config["threshold"] == "Otsu(weighted=True, low=0.4, high=1.0, unit=True)"
     assert "keep_rate" in repr(adapter)
     released = wrap(WORLD.model, "bn", source=WORLD.source, order="adapt-then-predict", score="energy", threshold=0.3)
-    assert released.config["protocol"] == "released"
+    assert released.config["order"] == "adapt-then-predict"
     assert (released.config["score"], released.config["threshold"]) == ("energy", "Fixed(value=0.3)")
 
 
@@ -211,7 +211,7 @@ def test_presets_are_the_paper_s():
 def test_a_method_that_scores_by_itself_takes_no_other_score():
     world = make_world()
     model, source = world.model, world.source
-    with pytest.raises(ValueError, match=r"scores by itself \(pool\); score='energy' has no effect"):
+    with pytest.raises(ValueError, match=r"scores by itself \(pool\), and score='energy' would have no effect"):
         wrap(model, "owttt", source=source, preset="modelnet40-c", score="energy")
     assert wrap(model, "owttt", source=source, preset="modelnet40-c").config["score"] == "pool"
     plain = wrap(model, "owttt", source=source, preset="modelnet40-c", pool_score=False, score="energy")
@@ -237,7 +237,7 @@ def test_thresholds_by_name_number_pair_and_callable():
 
 def test_the_head_can_classify():
     adapter = wrap(WORLD.model, "test", source=WORLD.source, classifier="head", threshold="off")
-    assert torch.equal(adapter(X).label, WORLD.model(X).argmax(dim=1))
+    assert torch.equal(adapter(X).labels, WORLD.model(X).argmax(dim=1))
 
 
 def test_a_method_instance_is_copied():
@@ -255,7 +255,7 @@ def test_states_resume_in_a_new_process(tmp_path):
         for x, _ in WORLD.stream[:4]:
             adapter(x)
         adapter.save(tmp_path / method)
-        expected[method] = torch.cat([adapter(x).score for x, _ in WORLD.stream[4:]])
+        expected[method] = torch.cat([adapter(x).scores for x, _ in WORLD.stream[4:]])
     program = f"""
 import pathlib, torch
 from owttt import METHODS, wrap
@@ -263,7 +263,7 @@ from tests.world import make_world
 folder, world = pathlib.Path({str(tmp_path)!r}), make_world(dtype=torch.float32)
 def resumed(method):
     adapter = wrap(world.model, method, source=world.source).restore(folder / method)
-    return torch.cat([adapter(x).score for x, _ in world.stream[4:]])
+    return torch.cat([adapter(x).scores for x, _ in world.stream[4:]])
 torch.save({{method: resumed(method) for method in METHODS}}, folder / "scores")
 """
     subprocess.run([sys.executable, "-c", program], check=True)
@@ -299,13 +299,13 @@ def test_moving_to_another_type_takes_everything_along():
     adapter = wrap(WORLD.model, source=WORLD.source)
     adapter(X)
     adapter.double()
-    assert adapter(X.double()).score.dtype == torch.float64
+    assert adapter(X.double()).scores.dtype == torch.float64
     assert WORLD.source.prototypes.dtype == torch.float32
     memory = [value for state in adapter.method.optimizer.state.values() for value in state.values()]
     assert {value.dtype for value in memory} == {torch.float64}
     adapter.reset()
-    first = wrap(WORLD.model, source=WORLD.source)(X).score
-    torch.testing.assert_close(adapter(X.double()).score.float(), first)
+    first = wrap(WORLD.model, source=WORLD.source)(X).scores
+    torch.testing.assert_close(adapter(X.double()).scores.float(), first)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -318,8 +318,8 @@ def test_half_precision_networks_work(dtype):
         adapter = wrap(half, method, source=source)
         for x, _ in WORLD.stream:
             out = adapter(x.to(dtype))
-        assert out.score.dtype == torch.float32
-        assert out.score.isfinite().all()
+        assert out.scores.dtype == torch.float32
+        assert out.scores.isfinite().all()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -327,7 +327,7 @@ def test_moving_to_half_keeps_the_digits_of_statistics(method):
     adapter = wrap(WORLD.model, method, source=WORLD.source)
     adapter(X)
     adapter.to(torch.bfloat16)
-    assert adapter(X.bfloat16()).score.isfinite().all()
+    assert adapter(X.bfloat16()).scores.isfinite().all()
     assert adapter.method.source.prototypes.dtype == adapter.detector.window.items.dtype == torch.float32
 
 
@@ -343,7 +343,7 @@ def test_everything_can_be_made_inside_inference_mode(tmp_path):
             adapter.restore(tmp_path / "state")
             adapter(X)
             adapter.reset()
-    assert all(adapter(X).score.isfinite().all() for adapter in adapters)
+    assert all(adapter(X).scores.isfinite().all() for adapter in adapters)
 
 
 @pytest.mark.parametrize("alias", [True, False])
@@ -359,7 +359,7 @@ def test_shared_weights_are_saved(alias, tmp_path):
     adapter(X)
     adapter.save(tmp_path / "state")
     again = wrap(model, source=source).restore(tmp_path / "state")
-    assert torch.equal(adapter(X).score, again(X).score)
+    assert torch.equal(adapter(X).scores, again(X).scores)
 
 
 def test_a_compiled_model_adapts_like_the_plain_one():
@@ -367,15 +367,15 @@ def test_a_compiled_model_adapts_like_the_plain_one():
     source = SourceStats.fit(compiled, [(WORLD.x, WORLD.y)], CLASSES)
     plain, through = wrap(WORLD.model, source=source), wrap(compiled, source=source)
     for x, _ in WORLD.stream[:3]:
-        assert torch.equal(plain(x).score, through(x).score)
+        assert torch.equal(plain(x).scores, through(x).scores)
 
 
 def test_adapters_can_be_copied_and_pickled():
     adapter = wrap(WORLD.model, source=WORLD.source)
     adapter(X)
     twins = [copy.deepcopy(adapter), pickle.loads(pickle.dumps(adapter))]
-    expected = adapter(X).score
-    assert all(torch.equal(twin(X).score, expected) for twin in twins)
+    expected = adapter(X).scores
+    assert all(torch.equal(twin(X).scores, expected) for twin in twins)
 
 
 def test_a_method_cannot_spoil_the_answer():
@@ -383,7 +383,7 @@ def test_a_method_cannot_spoil_the_answer():
         def adapt(self, x, out, verdict):
             verdict.scores.zero_()
 
-    assert wrap(WORLD.model, Spoils, source=WORLD.source)(X).score.max() > 0
+    assert wrap(WORLD.model, Spoils, source=WORLD.source)(X).scores.max() > 0
     assert Spoils.name == "Spoils"
 
 
@@ -395,7 +395,7 @@ def test_one_absurd_batch_does_not_brick_a_network_without_normalization():
         adapter = wrap(model, method, source=source)
         adapter(X)
         adapter(X * 1e4)
-        assert adapter(X).score.isfinite().all()
+        assert adapter(X).scores.isfinite().all()
 
 
 def test_divergence_is_told_not_hidden():

@@ -76,7 +76,7 @@ class DividesBySpread(Learner):
 
 class NeedsBothKinds(Learner):
     def loss(self, x, out, verdict):
-        return super().loss(x[verdict.weak], out, verdict) + super().loss(x[verdict.strong], out, verdict)
+        return super().loss(x[verdict.known], out, verdict) + super().loss(x[verdict.unknown], out, verdict)
 
 
 class NeedsBatchNorm(Learner):

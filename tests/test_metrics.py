@@ -10,6 +10,12 @@ from owttt.functional import auroc, expected_calibration_error, fpr_at_tpr, oscr
 from tests import reference
 
 
+def answer(labels, scores, threshold, logits):
+    """A prediction whose confidence is that of its logits."""
+    confidence, closed = logits.softmax(dim=1).max(dim=1)
+    return Prediction(labels, scores, threshold, logits, closed, confidence)
+
+
 def random_run(seed, ties=False, n=200, classes=5):
     random = np.random.default_rng(seed)
     y = random.integers(-2, classes + 3, n)
@@ -20,7 +26,7 @@ def random_run(seed, ties=False, n=200, classes=5):
     threshold = 0.8
     label = np.where(score >= threshold, UNKNOWN, logits.argmax(axis=1))
     return (
-        Prediction(*(torch.tensor(v) for v in (label, score, threshold, logits))),
+        answer(*(torch.tensor(v) for v in (label, score, threshold, logits))),
         torch.tensor(y),
         (y < 0) | (y >= classes),
     )
@@ -32,10 +38,10 @@ def test_every_metric_equals_an_independent_reference(seed, ties):
     out, y, unknown = random_run(seed, ties)
     metrics = OpenWorldMetrics(5)
     for rows in torch.arange(len(y)).split(33):
-        metrics.update(Prediction(out.label[rows], out.score[rows], out.threshold, out.logits[rows]), y[rows])
+        metrics.update(answer(out.labels[rows], out.scores[rows], out.threshold, out.logits[rows]), y[rows])
     found = metrics.compute()
 
-    label, score, truth = out.label.tolist(), out.score.tolist(), y.tolist()
+    label, score, truth = out.labels.tolist(), out.scores.tolist(), y.tolist()
     closed = out.logits.argmax(dim=1).tolist()
     known = [i for i in range(len(truth)) if not unknown[i]]
     others = [i for i in range(len(truth)) if unknown[i]]
@@ -49,6 +55,7 @@ def test_every_metric_equals_an_independent_reference(seed, ties):
         "acc_n": acc_n,
         "acc_h": 2 * acc_s * acc_n / (acc_s + acc_n),
         "acc_closed": acc,
+        "known_rejected": sum(label[i] == UNKNOWN for i in known) / len(known),
         "auroc": area,
         "fpr95_unknown_positive": reference.fpr_at_tpr(score, unknown.tolist(), 0.95),
         "fpr95_known_positive": reference.fpr_at_tpr([-s for s in score], (~unknown).tolist(), 0.95),
@@ -91,7 +98,7 @@ def test_a_clean_stream_says_what_it_cannot_tell():
     out, y, unknown = random_run(0)
     metrics = OpenWorldMetrics(5)
     rows = torch.tensor(np.flatnonzero(~unknown))
-    metrics.update(Prediction(out.label[rows], out.score[rows], out.threshold, out.logits[rows]), y[rows])
+    metrics.update(answer(out.labels[rows], out.scores[rows], out.threshold, out.logits[rows]), y[rows])
     found = metrics.compute()
     assert 0 < found["acc_s"] < 1
     assert all(math.isnan(found[name]) for name in ("acc_n", "acc_h", "auroc", "oscr", "fpr95_unknown_positive"))
@@ -100,7 +107,7 @@ def test_a_clean_stream_says_what_it_cannot_tell():
 
 def test_nothing_rejected_and_nothing_right_is_zero_not_nan():
     metrics = OpenWorldMetrics(2)
-    out = Prediction(torch.tensor([1, 1]), torch.tensor([0.1, 0.2]), torch.tensor(1.0), torch.tensor([[0.0, 1.0]] * 2))
+    out = answer(torch.tensor([1, 1]), torch.tensor([0.1, 0.2]), torch.tensor(1.0), torch.tensor([[0.0, 1.0]] * 2))
     metrics.update(out, torch.tensor([0, 5]))
     assert metrics.compute()["acc_h"] == 0
     metrics.reset()

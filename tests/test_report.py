@@ -13,7 +13,6 @@ from owttt.bench.figures import DRAW
 from owttt.bench.report.sections import plain as plain_text
 from owttt.bench.tables import paper
 from owttt.cli import main
-from tests.test_cli import place  # noqa: F401
 
 BROWSER = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -36,7 +35,7 @@ document.body.append(Object.assign(document.createElement("pre"), { id: "probe",
 
 
 @pytest.fixture(scope="module")
-def results(place, tmp_path_factory):  # noqa: F811
+def results(place, tmp_path_factory):
     """A results folder with a table of two seeds, and every figure."""
     folder = tmp_path_factory.mktemp("results")
     root = tmp_path_factory.mktemp("root")
@@ -85,7 +84,7 @@ def page(results, tmp_path_factory):
     return path
 
 
-def test_the_page_holds_everything_and_nothing_of_this_machine(page, results, place):  # noqa: F811
+def test_the_page_holds_everything_and_nothing_of_this_machine(page, results, place):
     text = page.read_text()
     assert "A &lt;page&gt;" in text
     for folder in (results, place):
@@ -105,7 +104,7 @@ def test_the_page_holds_everything_and_nothing_of_this_machine(page, results, pl
     assert all(len(run["curve"]) == len(run["threshold"]) == len(run["scores"]["known"]) == 5 for run in table["runs"])
 
 
-def test_pictures_of_a_data_set_are_shown_only_if_it_is_named(results, place, tmp_path, capsys):  # noqa: F811
+def test_pictures_of_a_data_set_are_shown_only_if_it_is_named(results, place, tmp_path, capsys):
     known, unknown = f"npz:{place / 'known.npz'}", f"npz:{place / 'unknown.npz'}"
     path = tmp_path / "p.html"
     for names, shown in (("", False), (f"{known},mnist", False), (f"{known},{unknown}", True)):

@@ -178,7 +178,7 @@ class Detector(nn.Module):
         """Return scores of a batch if they are one finite number a sample, and raise if not."""
         scores = scores.detach()
         if scores.shape != out.features.shape[:1]:
-            raise ValueError(f"Expected one score a sample, {len(out.features)}, got shape {tuple(scores.shape)}.")
+            raise ValueError(f"Expected one score per sample, {len(out.features)}, got shape {tuple(scores.shape)}.")
         if not scores.isfinite().all():
             raise FloatingPointError(
                 "The scores of this batch are not finite: its values overflow, or adaptation has diverged. "

@@ -106,8 +106,6 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-
-
 @contextmanager
 def byte_bar(description: str, total: int | None, done: int) -> Iterator[Callable[[int], None]]:
     """Show how a download goes; call the result with the number of bytes that came."""

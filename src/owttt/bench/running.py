@@ -82,7 +82,7 @@ class Run:
     @cached_property
     def stream(self) -> Stream:
         """The data, opened for the model."""
-        return make_stream(self.spec, self.model)
+        return _stream(_essence(self.spec), self.spec.stream)
 
     @cached_property
     def adapter(self) -> Adapter:
@@ -152,7 +152,8 @@ def _known(spec: RunSpec) -> Dataset:
 
 def make_stream(spec: RunSpec, model: SourceModel) -> Stream:
     """Open the data of a run, for a model."""
-    return Stream(spec.stream, frame=model.preprocessing.frame, classes=model.classes, names=model.names)
+    frame = model.preprocessing.frame
+    return Stream(spec.stream, frame=frame, classes=model.classes, names=model.names, keep=True)
 
 
 def make_adapter(spec: RunSpec, model: SourceModel, source: SourceStats) -> Adapter:
@@ -228,7 +229,14 @@ def _data(essence: str) -> str:
     return make_stream(spec, _model_of(spec)).fingerprint
 
 
+@lru_cache(maxsize=1)
+def _stream(essence: str, stream: StreamSpec) -> Stream:
+    """Return a stream; methods that are shown the same one after the other share its batches."""
+    spec = RunSpec.parse(json.loads(essence))
+    return make_stream(replace(spec, stream=stream), _model_of(spec))
+
+
 def forget() -> None:
     """Forget models and data that were loaded, e.g. because files have changed."""
-    for remembered in (_model, _fingerprint, _data):
+    for remembered in (_model, _fingerprint, _data, _stream):
         remembered.cache_clear()

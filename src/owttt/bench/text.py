@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -61,7 +62,7 @@ def methods_table(title: str, runs: Mapping[str, RunRecord]) -> TerminalTable:
 
 
 def _percent(share: Number) -> str:
-    return "—" if share is None or share != share else f"{100 * share:.1f}"
+    return "—" if share is None or math.isnan(share) else f"{100 * share:.1f}"
 
 
 def paper_table(table: TableRecord, width: int = 200) -> TerminalTable:

@@ -29,8 +29,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     describe(
         parser,
-        "A table or figure of the paper, or of a file of yours, on the data that is here. What is done is never redone: "
-        "an interrupted table goes on where it stopped.",
+        "A table or figure of the paper, or of a file of yours, on the data that is here. What is done is never "
+        "redone: an interrupted table goes on where it stopped.",
         "owttt bench --list",
         "owttt bench table1 --scale 0.2 --corruptions snow,fog --jobs 2",
         "owttt bench table1 --methods test,owttt,my_package.methods:Mine --stand-in svhn=npz:svhn_test10k.npz",

@@ -36,8 +36,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     describe(
         parser,
-        "One or several methods on one stream: a table, and one JSON per run in the results folder, where `owttt bench` "
-        "finds it and `owttt report` shows it. What is there is not run again.",
+        "One or several methods on one stream: a table, and one JSON per run in the results folder, where `owttt "
+        "bench` finds it and `owttt report` shows it. What is there is not run again.",
         "owttt run --known cifar10 --corruption snow --unknown mnist",
         "owttt run --known cifar10 --corruption fog --unknown mnist,svhn --method all --num-samples 2000",
         "owttt run --model mymodel --known folder:photos/test --unknown folder:photos/others --method test,owttt",

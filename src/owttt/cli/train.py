@@ -17,8 +17,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the options; every part of the recipe is one."""
     describe(
         parser,
-        "Train a source model: weights, source statistics and a card with measured accuracies, in one folder. A run that "
-        "was interrupted goes on from its last epoch.",
+        "Train a source model: weights, source statistics and a card with measured accuracies, in one folder. A run "
+        "that was interrupted goes on from its last epoch.",
         "owttt train --data folder:photos --network resnet11 --epochs 40 --out mymodel",
         "owttt train --data cifar10 --network resnet11 --augmix --contrastive 0.2 --label-smoothing 0 --out c10",
     )

@@ -68,7 +68,7 @@ class Dataset(ABC):
     def batch(self, indices: Sequence[int] | Tensor, frame: Frame | None = None) -> Tensor:
         """Return samples, framed if a frame is given; without one they must be of one size."""
         samples = [self.sample(int(index)) for index in indices]
-        return torch.stack([self.modality.framed(sample[None], frame)[0] for sample in samples] if frame else samples)
+        return torch.stack([frame(sample[None])[0] for sample in samples] if frame else samples)
 
     def fingerprint(self, frame: Frame | None = None) -> str:
         """Return the SHA-256 of the labels and of some samples, as they are framed."""
@@ -164,7 +164,7 @@ class ArrayImages(Dataset):
     def batch(self, indices: Sequence[int] | Tensor, frame: Frame | None = None) -> Tensor:
         """Return rows, read in one go."""
         rows = torch.from_numpy(np.ascontiguousarray(self.layout(self._rows(np.asarray(indices, np.int64)))))
-        return self.modality.framed(rows, frame) if frame else rows
+        return frame(rows) if frame else rows
 
     def _rows(self, indices: NDArray[np.int64]) -> Array:
         if len(self.arrays) == 1:
@@ -223,14 +223,14 @@ class Framed(Dataset):
         if len(missing):
             read = self.parent.batch(missing, self.frame)
             if self.kept is None and read[0].nbytes * len(self) > self.limit:
-                return self.modality.framed(read[place], frame) if frame else read[place]
+                return frame(read[place]) if frame else read[place]
             if self.kept is None:
                 self.kept = torch.empty(len(self), *read.shape[1:], dtype=read.dtype)
             self.kept[missing] = read
             self.present[missing] = True
         if self.kept is None:
             return self.parent.batch(wanted, self.frame)
-        return self.modality.framed(self.kept[wanted], frame) if frame else self.kept[wanted]
+        return frame(self.kept[wanted]) if frame else self.kept[wanted]
 
     def numbers(self, indices: Sequence[int] | Tensor) -> Tensor:
         """Return the parent's numbers."""

@@ -1,105 +1,144 @@
 """What was rejected and accepted, rightly and wrongly: pictures of a stream with their scores.
 
 A record remembers places in its stream, not pictures: they are made again from the data, where it is there and still is
-what it was.
+what it was. Only here and for clouds does a page need torch.
 """
 
 from __future__ import annotations
 
-import base64
-import html
-import io
-from collections.abc import Collection, Sequence
-from pathlib import PurePath
-from typing import Final
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice, zip_longest
+from typing import TYPE_CHECKING, Final, final
 
-import numpy as np
-from PIL import Image
-from torch import Tensor
+from owttt.bench.records import ExampleRecord, RunRecord
+from owttt.bench.report.contents import Contents
+from owttt.bench.report.embedded import picture_source
+from owttt.bench.report.loose import Group, stream_title
+from owttt.bench.report.viewer import seen_by
+from owttt.bench.report.wording import plain
+from owttt.data.naming import DataName
 
-from owttt.bench.engine import fingerprints
-from owttt.bench.outcome import Record
-from owttt.bench.report.sections import SHOWN, look_of, plain
-from owttt.bench.run import load_model, make_stream
-from owttt.bench.selection import short
-from owttt.bench.spec import RunSpec
-from owttt.data.corruptions.clouds.points import standing
-from owttt.data.modalities.pictures import picture
-from owttt.types import UNKNOWN
+if TYPE_CHECKING:
+    from owttt.bench.running import Run
 
-METHOD: Final = "owttt"
 EVERYTHING: Final = "all"
+STRIP: Final = 8
+"""Pictures at the top of the page."""
+_UNUSABLE: Final = (OSError, ValueError, TypeError, LookupError, ImportError)
+"""What a record may come to whose data, model or method is not here."""
 
 
-def gallery(runs: Sequence[Record], pictures_of: Collection[str]) -> str:
-    """Return pictures of one run for every kind of stream whose data sets are all among those named, or `all`."""
-    streams: dict[tuple[str, ...], Record] = {}
-    for run in sorted(runs, key=_unusual):
+@final
+@dataclass(frozen=True)
+class Picture:
+    """A sample of a stream: what it is, and what it was taken for."""
+
+    source: str
+    truth: str
+    answer: str
+    score: str
+    right: bool
+
+
+@final
+@dataclass(frozen=True)
+class Verdict:
+    """Samples that fared alike, e.g. those rejected wrongly."""
+
+    name: str
+    right: bool
+    pictures: list[Picture]
+
+
+@final
+@dataclass(frozen=True)
+class Gallery:
+    """Pictures of one run, or why there are none."""
+
+    title: str
+    method: str
+    verdicts: list[Verdict]
+    problem: str = ""
+
+    @property
+    def strip(self) -> list[Picture]:
+        """A few pictures of all verdicts in turn."""
+        turns = zip_longest(*(verdict.pictures for verdict in self.verdicts))
+        return list(islice((picture for picture in chain.from_iterable(turns) if picture), STRIP))
+
+
+def galleries(contents: Contents, loose: Sequence[Group], pictures_of: Collection[str]) -> list[Gallery]:
+    """Return pictures of one run for every kind of stream whose data sets are all among those named, or `all`.
+
+    Of a table it is a run of the row that it is about, of runs that belong to none the last of a stream.
+    """
+    check(contents, pictures_of)
+    streams: dict[tuple[str, ...], RunRecord] = {}
+    for run in _candidates(contents, loose):
         sets = data_sets(run)
-        allowed = EVERYTHING in pictures_of or set(sets) <= set(pictures_of)
-        if allowed and len(sets) > 1 and run["spec"]["method"] == METHOD:
-            streams.setdefault((run["spec"]["model"], *sets), run)
-    if not streams:
-        return ""
-    parts = "".join(map(_stream, streams.values()))
-    return f"<h2 id=gallery>Gallery: what {METHOD} made of it</h2>{parts}"
+        if len(sets) > 1 and all(_allowed(data, pictures_of) for data in sets):
+            streams.setdefault((run["spec"]["model"], *(data.plain for data in sets)), run)
+    return [_gallery(run) for run in streams.values()]
 
 
-def data_sets(run: Record) -> tuple[str, ...]:
-    """Return the data sets that a run's stream draws from, whatever their corruption."""
+def check(contents: Contents, pictures_of: Collection[str]) -> None:
+    """Raise if a data set is named that no run draws from."""
+    there = {data for run in contents.runs for data in data_sets(run)}
+    for name in pictures_of:
+        if name != EVERYTHING and not any(_allowed(data, (name,)) for data in there):
+            names = ", ".join(sorted({data.short for data in there}))
+            raise ValueError(f"No run draws from a data set {name!r}. There are: {names}; or all.")
+
+
+def data_sets(run: RunRecord) -> list[DataName]:
+    """Return the data sets that a run's stream draws from, the known one first."""
     stream = run["spec"]["stream"]
-    return tuple(name.partition("@")[0] for name in (stream["known"], *stream["unknown"]))
+    return [DataName.parse(name).under("") for name in (stream["known"], *stream["unknown"])]
 
 
-def _unusual(run: Record) -> tuple[bool, ...]:
-    """Sort the method as it is before its variants, and one corruption before others."""
-    spec = run["spec"]
-    return bool(spec["options"]), spec["threshold"] != "adaptive", look_of(run) != SHOWN
+def _allowed(data: DataName, pictures_of: Collection[str]) -> bool:
+    return bool({EVERYTHING, data.plain, data.short} & set(pictures_of))
 
 
-def _stream(run: Record) -> str:
-    spec = RunSpec.parse(run["spec"])
-    against = " + ".join(map(short, data_sets(run)[1:]))
+def _candidates(contents: Contents, loose: Iterable[Group]) -> Iterator[RunRecord]:
+    for table in contents.tables:
+        about = [placed for placed in table.runs if placed["row"] == table.highlight]
+        yield from (placed["run"] for placed in seen_by(about))
+    for group in loose:
+        yield list(group.runs.values())[-1]
+
+
+def _gallery(run: RunRecord) -> Gallery:
     threshold = run["curves"]["threshold"][-1]
     last = "" if threshold is None else f", last τ {threshold:.2f}"
-    title = f"{PurePath(spec.model).name}: {short(spec.stream.known)}, {look_of(run)}, against {against}{last}"
+    method = run["spec"]["method"]
+    title = f"{stream_title(run)}: {method}{last}"
     try:
-        content = _verdicts(spec, run)
-    except (OSError, ValueError) as error:
-        content = f"<p>No pictures: {html.escape(plain(str(error)))}</p>"
-    return f"<h3>{html.escape(title)}</h3>{content}"
+        return Gallery(title, method, _verdicts(run))
+    except _UNUSABLE as error:
+        return Gallery(title, method, [], plain(str(error)))
 
 
-def _verdicts(spec: RunSpec, run: Record) -> str:
-    if fingerprints(spec) != run["fingerprints"]:
+def _verdicts(record: RunRecord) -> list[Verdict]:
+    from owttt.bench.running import Run  # noqa: PLC0415  (needs torch)
+    from owttt.bench.spec import RunSpec  # noqa: PLC0415
+
+    run = Run(RunSpec.parse(record["spec"]))
+    if run.fingerprints != record["fingerprints"]:
         raise ValueError("the data or the model is no longer what this run met.")
-    model = load_model(spec)
-    stream = make_stream(spec, model)
-    parts = []
-    for verdict, examples in run["examples"].items():
-        if examples:
-            samples = stream.at(np.array([example["place"] for example in examples])).x
-            images = standing(samples, stream.known[0].upright) if samples.dim() == 3 else samples
-            texts = (_picture(x, example, model.names) for x, example in zip(images, examples, strict=True))
-            style = "gallery wrong" if verdict.endswith("wrongly") else "gallery"
-            parts.append(f'<h4>{verdict}</h4><div class="{style}">{"".join(texts)}</div>')
-    return "".join(parts)
+    return [
+        Verdict(name, not name.endswith("wrongly"), [_picture(run, example) for example in examples])
+        for name, examples in record["examples"].items()
+        if examples
+    ]
 
 
-def _picture(x: Tensor, example: Record, names: Sequence[str]) -> str:
-    truth, answer = (_class(example[key], names) for key in ("label", "predicted"))
-    said = truth if truth == answer else f"{truth} → {answer}"
-    return f"<figure>{embedded(x, said)}<figcaption>{example['score']:.2f}<br>{html.escape(said)}</figcaption></figure>"
-
-
-def embedded(x: Tensor, description: str) -> str:
-    """Return an image in 0 … 1 or a cloud as a picture within the page."""
-    pixels = picture(x) if x.dim() == 2 else x.mul(255).round().clamp(0, 255).byte()
-    file = io.BytesIO()
-    Image.fromarray(pixels.permute(1, 2, 0).contiguous().numpy()).save(file, "png", optimize=True)
-    source = base64.b64encode(file.getvalue()).decode()
-    return f'<img alt="{html.escape(description)}" src="data:image/png;base64,{source}">'
+def _picture(run: Run, example: ExampleRecord) -> Picture:
+    truth, answer = (_class(label, run.model.names) for label in (example["label"], example["predicted"]))
+    source = picture_source(run.stream.picture(example["place"]))
+    return Picture(source, truth, answer, f"{example['score']:.2f}", example["label"] == example["predicted"])
 
 
 def _class(label: int, names: Sequence[str]) -> str:
-    return "unknown" if label == UNKNOWN else names[label].partition(",")[0]
+    return "unknown" if label < 0 else names[label].partition(",")[0]

@@ -1,99 +1,136 @@
-"""The page of a results folder: a section a table or figure, a gallery, and what makes it one file."""
+"""The page of a results folder: what the templates lay out, and what makes it one file that loads nothing."""
 
 from __future__ import annotations
 
-import html
+import base64
+import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, final
 
-from owttt.bench.colors import COLORS
-from owttt.bench.outcome import Record, manifests, records
-from owttt.bench.report.gallery import gallery
-from owttt.bench.report.looks import looks
-from owttt.bench.report.sections import SHOWN, look_of, section
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
-POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-"""What the page may load: only what it holds."""
-LOOKS_LINK: Final = '<a href="#looks">Corruptions</a>'
-GALLERY_LINK: Final = '<a href="#gallery">Gallery</a>'
+from owttt._utils.files import finite
+from owttt.bench.records import COSTS_TOLD
+from owttt.bench.report.cloud_corruptions import cloud_corruptions
+from owttt.bench.report.contents import Contents, read_contents
+from owttt.bench.report.gallery import galleries
+from owttt.bench.report.grids import HEATS
+from owttt.bench.report.loose import Group, groups
+from owttt.bench.report.sections import Section, section
+from owttt.bench.report.summary import LINE, NAMES, PANEL, summary
+from owttt.bench.report.viewer import View, group_view, table_view
+from owttt.bench.text import CLOSE
+
+_SCRIPT: Final = Path(__file__).parent / "templates" / "page.js"
+
+
+@final
+@dataclass(frozen=True)
+class Link:
+    """An entry of the menu; `detail` tells apart those of one title."""
+
+    anchor: str
+    title: str
+    detail: str = ""
+    inner: bool = False
 
 
 def render(folder: Path, title: str, pictures_of: Collection[str] = ()) -> str:
-    """Return the page of a results folder: of every table in `tables` and the runs they are made of.
+    """Return the page of a results folder: its tables and figures, and the runs that belong to none.
 
-    `pictures_of` names the data sets whose pictures a gallery may show; streams of others have none.
+    Args:
+        folder: What `owttt run` and `owttt bench` wrote.
+        title: Of the page.
+        pictures_of: Data sets whose pictures it may show, or `all`; without any, torch is not needed.
+
+    Returns:
+        HTML that holds all it needs.
+
+    Raises:
+        FileNotFoundError: The folder holds no results.
+        ValueError: A table cannot be read, or no run draws from a data set of `pictures_of`.
     """
-    tables = [(name, manifest, records(manifest, folder)) for name, manifest in manifests(folder)]
-    links = "".join(
-        f'<a href="#{html.escape(name)}" title="{html.escape(manifest["title"])}">{html.escape(manifest["label"])}</a>'
-        for name, manifest, _ in tables
-    )
-    everything = [run for _, _, runs in tables for run in runs]
-    shown, seen = gallery(everything, pictures_of), looks(everything)
-    body = [
-        f"<h1>{html.escape(title)}</h1>",
-        f"<p class=muted>{html.escape(_about(manifest for _, manifest, _ in tables))}</p>",
-        f"<nav>{links}{LOOKS_LINK if seen else ''}{GALLERY_LINK if shown else ''}</nav>",
-        *(
-            section(number, name, manifest, runs, folder / "figures")
-            for number, (name, manifest, runs) in enumerate(tables)
-        ),
-        seen,
-        shown,
-    ]
-    viewed = [[] if manifest["draw"] else runs for _, manifest, runs in tables]
-    payload = {"colors": COLORS, "tables": [{"runs": _small(runs)} for runs in viewed]}
-    return _document(title, "\n".join(body), payload)
-
-
-def _small(runs: Sequence[Record]) -> list[dict[str, Any]]:
-    """Return what of a table's records the page's pictures need: of the scores those under one corruption."""
-    looks = list(dict.fromkeys(map(look_of, runs)))
-    shown = SHOWN if SHOWN in looks else next(iter(looks), "")
-    return [
-        {
-            "row": run["row"],
-            "column": run["column"],
-            "method": run["spec"]["method"],
-            "look": f"{look_of(run)}, seed {run['spec']['stream']['seed']}",
-            "curve": _rounded(run["curves"]["acc_h"], 4),
-            "threshold": _rounded(run["curves"]["threshold"], 3),
-            **({"scores": run["scores"]} if look_of(run) == shown else {}),
-        }
-        for run in runs
-    ]
-
-
-def _rounded(values: Iterable[float | None], digits: int) -> list[float | None]:
-    return [None if value is None else round(value, digits) for value in values]
-
-
-def _about(manifests: Iterable[Record]) -> str:
-    versions = {
-        f"owttt {e['owttt']}, torch {e['torch']}, numpy {e['numpy']}, Python {e['python']}, {e['machine']}"
-        for manifest in manifests
-        if (e := manifest["environment"])
+    contents = read_contents(folder)
+    sections = [section(table, folder / "figures") for table in contents.tables]
+    loose = groups(contents.loose)
+    clouds = cloud_corruptions(contents.runs) if pictures_of else []
+    pictured = galleries(contents, loose, pictures_of) if pictures_of else []
+    ends = [("clouds", "Clouds under their corruptions", clouds), ("gallery", "Gallery", pictured)]
+    shown = {
+        "title": title,
+        "versions": _versions(contents),
+        "runs": len(contents.runs),
+        "summary": summary(contents.tables),
+        "sections": sections,
+        "groups": loose,
+        "clouds": clouds,
+        "galleries": pictured,
+        "links": _links(sections, loose) + [Link(anchor, name) for anchor, name, there in ends if there],
     }
-    return (
-        f"{'; '.join(sorted(versions))}. Numbers are percent. Below each of ours, small: the paper's (Li et al., ICCV "
-        "2023), from its own models and data. Acc_S: known samples given their class (a rejected one is wrong); Acc_N: "
-        "unknown ones rejected; Acc_H: harmonic mean of the two."
+    return _document(shown, _views(contents, sections, loose))
+
+
+def _views(contents: Contents, sections: Sequence[Section], loose: Sequence[Group]) -> dict[str, View]:
+    """Return what the script draws, by the sections it draws in."""
+    tables = zip(contents.tables, sections, strict=True)
+    views = {one.anchor: table_view(table) for table, one in tables if one.viewed}
+    return views | {group.anchor: group_view(group.runs) for group in loose}
+
+
+def _versions(contents: Contents) -> list[str]:
+    """Return what the results were made with."""
+    environments = [table.record["environment"] for table in contents.tables]
+    environments += [run["environment"] for run in contents.loose]
+    told = ("owttt", "torch", "numpy", "python", "machine")
+    return sorted({", ".join(f"{name} {one[name]}" for name in told if name in one) for one in environments})
+
+
+def _links(sections: Sequence[Section], loose: Sequence[Group]) -> list[Link]:
+    often = Counter(one.title for one in sections)
+    links = [Link(one.anchor, one.title, one.about if often[one.title] > 1 else "") for one in sections]
+    links += [Link("runs", "Runs")] if loose else []
+    return links + [Link(group.anchor, group.title, group.about, inner=True) for group in loose]
+
+
+def _document(shown: Mapping[str, Any], views: Mapping[str, View]) -> str:
+    templates = Environment(
+        loader=PackageLoader("owttt.bench.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    style = templates.get_template("page.css").render(heats=HEATS)
+    script = _SCRIPT.read_text(encoding="utf-8")
+    constants = {"panel_width": PANEL, "line": LINE, "names": NAMES, "close": CLOSE, "costs_told": COSTS_TOLD}
+    return templates.get_template("page.html").render(
+        **shown,
+        **constants,
+        policy=_policy(style, script),
+        style=Markup(style),
+        script=Markup(script),
+        data=Markup(_json({"views": views})),
     )
 
 
-def _document(title: str, body: str, payload: Mapping[str, Any]) -> str:
-    here = Path(__file__).parent
-    style, script = ((here / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
-    data = json.dumps(payload, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<title>{html.escape(title)}</title><style>{style}</style></head>
-<body>
-{body}
-<script type="application/json" id="data">{data}</script>
-<script>{script}</script>
-</body></html>
-"""
+def _policy(style: str, script: str) -> str:
+    """Return what the page may load and run: pictures that it holds, its own style and its own script."""
+    return (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _json(content: Mapping[str, Any]) -> str:
+    """Return JSON that cannot end the element it is in."""
+    text = json.dumps(finite(content), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.replace("<", "\\u003c")

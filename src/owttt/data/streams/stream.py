@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import Final, NamedTuple, final
 
 import numpy as np
 import torch
@@ -29,6 +29,9 @@ from owttt.data.streams.plan import Ints, plan
 from owttt.data.streams.spec import ALL, StreamSpec
 from owttt.types import UNKNOWN
 
+KEPT_BYTES: Final = 2**28
+"""The largest stream whose batches are kept."""
+
 
 class Batch(NamedTuple):
     """Samples `(B, …)` in float32, images in 0 … 1, and labels `(B,)`: a known class or `UNKNOWN`."""
@@ -42,7 +45,8 @@ class Stream:
     """Batches of a spec, for a model that takes images in a frame and knows classes in an order.
 
     Iterating yields all batches; `batches(start=k)` goes on where another run stopped. `known` and `unknown` may be
-    given as data sets instead of being opened by name.
+    given as data sets instead of being opened by name. With `keep`, batches of a stream that fits into `KEPT_BYTES` are
+    made once, for all methods that are shown it.
     """
 
     def __init__(
@@ -55,8 +59,10 @@ class Stream:
         root: str | Path | None = None,
         known: Dataset | None = None,
         unknown: Sequence[Dataset] | None = None,
+        keep: bool = False,
     ) -> None:
         self.spec, self.frame = spec, frame
+        self._kept: dict[int, Batch] | None = {} if keep else None
         self.ice = synthetic_frost if spec.frost is None else frost_from_folder(spec.frost)
         self.published = known is None and spec.known in registry.CORRUPTED
         opened = self._open_known(root) if known is None else [known]
@@ -123,8 +129,13 @@ class Stream:
         """Make one batch."""
         if not 0 <= number < len(self):
             raise ValueError(f"The stream has batches 0 … {len(self) - 1}, got {number}.")
+        if self._kept is not None and number in self._kept:
+            return self._kept[number]
         first = number * self.spec.batch_size
-        return self.at(np.arange(first, min(first + self.spec.batch_size, len(self.plan))))
+        made = self.at(np.arange(first, min(first + self.spec.batch_size, len(self.plan))))
+        if self._kept is not None and made.x.nbytes * len(self) <= KEPT_BYTES:
+            self._kept[number] = made
+        return made
 
     def at(self, places: Ints) -> Batch:
         """Make the samples at some places of the stream."""

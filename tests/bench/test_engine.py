@@ -1,0 +1,166 @@
+"""Many runs: done once, found again, told when they fail, shared between processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from owttt.bench import running
+from owttt.bench.engine import cost, execute
+from owttt.bench.results import Results
+from owttt.bench.running import Run
+from owttt.bench.spec import RunSpec
+from owttt.bench.steps import EXAMPLES, Step, examples
+from owttt.data import StreamSpec
+
+
+def records(folder):
+    """Return the records of a folder that are whole."""
+    whole = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            whole.append(json.loads(path.read_text()))
+        except ValueError:
+            continue
+    return whole
+
+
+@pytest.fixture
+def specs(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("OWTTT_DATA", str(tmp_path / "root"))
+    running.forget()
+    stream = StreamSpec(known=f"npz:{place / 'known.npz'}", unknown=(f"npz:{place / 'unknown.npz'}",), batch_size=10)
+    base = RunSpec(str(place / "model"), stream)
+    return [
+        replace(base, method=method, stream=replace(stream, seed=seed)) for method in ("test", "bn") for seed in (0, 1)
+    ]
+
+
+def test_what_is_done_is_never_redone(specs, tmp_path, monkeypatch):
+    first = list(execute(specs, tmp_path / "r"))
+    assert all(done.fresh and done.record["metrics"]["n_known"] == 30 for done in first)
+    monkeypatch.setattr(Run, "do", None)
+    again = list(execute(specs, tmp_path / "r"))
+    assert [done.record for done in again] == [done.record for done in first]
+    assert not any(done.fresh for done in again)
+    assert len(records(tmp_path / "r")) == 4
+
+
+def test_other_data_another_model_or_algorithm_is_another_result(specs, place, tmp_path, monkeypatch):
+    list(execute(specs[:1], tmp_path / "r"))
+    monkeypatch.setattr(running, "ALGORITHM", 99)
+    assert next(execute(specs[:1], tmp_path / "r")).fresh
+    with np.load(place / "unknown.npz") as file:
+        np.savez(tmp_path / "other.npz", x=255 - file["x"], y=file["y"])
+    before = Run(specs[0]).fingerprints
+    other = replace(specs[0], stream=replace(specs[0].stream, unknown=(f"npz:{tmp_path / 'other.npz'}",)))
+    assert Run(other).fingerprints["data"] != before["data"]
+    assert Run(other).fingerprints["model"] == before["model"]
+
+
+def test_a_damaged_record_is_made_anew(specs, tmp_path):
+    list(execute(specs[:1], tmp_path / "r"))
+    path = Results(tmp_path / "r").path(specs[0])
+    path.write_text(path.read_text()[:100])
+    assert records(tmp_path / "r") == []
+    assert next(execute(specs[:1], tmp_path / "r")).fresh
+
+
+def test_a_run_that_fails_is_told_and_the_rest_goes_on(specs, tmp_path):
+    bad = replace(specs[0], stream=replace(specs[0].stream, unknown=("npz:gone.npz",)))
+    wrong = replace(specs[0], options={"speed": 1})
+    done = list(execute([bad, wrong, specs[1]], tmp_path / "r"))
+    assert "FileNotFoundError: gone.npz: no such file" in done[0].error
+    assert "has no option ['speed']" in done[1].error
+    assert done[2].record is not None
+
+
+def test_whatever_a_run_raises_the_rest_goes_on(specs, tmp_path, monkeypatch):
+    do = Run.do
+
+    def diverges(self, show):
+        if self.spec.method == "bn":
+            raise FloatingPointError("it has diverged")
+        return do(self, show)
+
+    monkeypatch.setattr(Run, "do", diverges)
+    done = list(execute(specs, tmp_path / "r"))
+    assert [one.error for one in done] == ["", "", *["FloatingPointError: it has diverged"] * 2]
+
+
+def test_processes_share_the_work(specs, tmp_path):
+    done = list(execute(specs, tmp_path / "r", jobs=2))
+    assert {done.spec.method for done in done} == {"test", "bn"}
+    alone = {Results(tmp_path).path(d.spec): d.record["metrics"] for d in execute(specs, tmp_path / "alone")}
+    assert {Results(tmp_path).path(d.spec): d.record["metrics"] for d in done} == alone
+
+
+def test_a_kill_loses_at_most_the_run_under_way(specs, tmp_path):
+    (tmp_path / "specs.json").write_text(json.dumps([spec.describe() for spec in specs] * 1))
+    code = (
+        "import json, sys, pathlib\n"
+        "from owttt.bench.engine import execute\nfrom owttt.bench.spec import RunSpec\n"
+        "specs = [RunSpec.parse(d) for d in json.loads(pathlib.Path(sys.argv[1]).read_text())]\n"
+        "for done in execute(specs, pathlib.Path(sys.argv[2])): assert done.record, done.error\n"
+    )
+    words = [sys.executable, "-c", code, str(tmp_path / "specs.json"), str(tmp_path / "r")]
+    process = subprocess.Popen(words)
+    deadline = time.monotonic() + 60
+    while not list((tmp_path / "r").glob("*.json")) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = len(records(tmp_path / "r"))
+    assert kept >= 1
+    done = list(execute(specs, tmp_path / "r"))
+    assert sum(not d.fresh for d in done) >= kept
+    assert all(d.record for d in done)
+
+
+def test_source_statistics_are_fitted_once(specs, place, tmp_path):
+    spec = replace(specs[0], source=f"npz:{place / 'known.npz'}")
+    list(execute([spec, replace(spec, method="bn")], tmp_path / "r"))
+    assert len(list((tmp_path / "root" / "statistics").iterdir())) == 1
+
+
+def test_cost_is_in_forward_passes():
+    spec = RunSpec("m", StreamSpec(num_samples=100, ratio=0.5), method="test")
+    assert cost(spec) == 150
+    assert cost(replace(spec, method="owttt")) == pytest.approx(4.4 * 150)
+
+
+def test_examples_of_every_verdict_are_spread_over_the_stream():
+    random = np.random.default_rng(0)
+    done = []
+    for _ in range(6):
+        labels, predicted = random.integers(-1, 3, 50), random.integers(-1, 3, 50)
+        done.append(Step({}, 0.5, random.random(50), predicted, labels, {}, 0.0))
+    scores, predicted, labels = (
+        np.concatenate([getattr(step, name) for step in done]) for name in ("scores", "predicted", "labels")
+    )
+    found = examples(done)
+    truth = {
+        "rejected rightly": lambda p, y: p == y == -1,
+        "rejected wrongly": lambda p, y: p == -1 != y,
+        "accepted wrongly": lambda p, y: y == -1 != p,
+        "classified rightly": lambda p, y: p == y != -1,
+        "classified wrongly": lambda p, y: -1 not in (p, y) and p != y,
+    }
+    assert found.keys() == truth.keys()
+    for verdict, some in found.items():
+        places = [one["place"] for one in some]
+        everything = [n for n in range(300) if truth[verdict](predicted[n], labels[n])]
+        assert len(places) == len(set(places)) == EXAMPLES
+        assert (places[0], places[-1]) == (everything[0], everything[-1])
+        for one in some:
+            assert one["place"] in everything
+            assert one["score"] == pytest.approx(scores[one["place"]], abs=1e-4)
+            assert (one["predicted"], one["label"]) == (predicted[one["place"]], labels[one["place"]])
+    few = examples([Step({}, 0.5, np.ones(2), np.array([0, 0]), np.array([0, 1]), {}, 0.0)])
+    assert [len(some) for some in few.values()] == [0, 0, 0, 1, 1]

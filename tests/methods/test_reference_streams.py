@@ -1,0 +1,157 @@
+"""The library equals the literal reference, batch for batch, over a whole stream."""
+
+import math
+
+import pytest
+import torch
+
+from owttt import wrap
+from tests import reference
+from tests.world import CLASSES, make_world
+
+ORDERS = {"predict-then-adapt": False, "adapt-then-predict": True}
+
+
+def compare(
+    method, literal, *, order="predict-then-adapt", world=None, method_options=None, wrap_options=None, **common
+):
+    world = world or make_world()
+    mine = wrap(world.model, method, source=world.source, order=order, **(method_options or {}), **(wrap_options or {}))
+    theirs = literal(world.model, world.x, world.y, CLASSES, released=ORDERS[order], **(method_options or {}), **common)
+    moved = 0.0
+    for x, _ in world.stream:
+        out = mine(x)
+        assert out.labels.tolist() == theirs.step(x)
+        torch.testing.assert_close(out.scores.tolist(), theirs.scores, rtol=1e-6, atol=1e-9)
+        assert float(out.threshold) == pytest.approx(theirs.last_tau, abs=1e-12)
+        weights = dict(mine.method.network.model.state_dict())
+        for name, value in theirs.model.state_dict().items():
+            torch.testing.assert_close(weights[name], value, rtol=1e-5, atol=1e-7, msg=lambda m, n=name: f"{n}: {m}")
+    if method == "owttt":
+        pool = torch.stack(theirs.pool) if theirs.pool else torch.empty(0, 12, dtype=torch.float64)
+        torch.testing.assert_close(mine.method.pool.values, pool, rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(mine.method.target.covariance, theirs.target.cov, rtol=1e-6, atol=1e-9)
+    for name, value in world.model.state_dict().items():
+        moved = max(moved, float((theirs.model.state_dict()[name] - value).abs().max()))
+    return moved, mine
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"lr": 1e-2},
+        {"momentum": 0.0},
+        {"alignment_weight": 0.3},
+        {"clustering": "source"},
+        {"clustering": "off"},
+        {"clustering": "source", "expansion": False, "alignment": False, "lr": 1e-2},
+        {"expansion": False},
+        {"alignment": False},
+        {"keep_rate": 0.25},
+        {"keep_rate": 0.75},
+        {"keep_rate": 1.0},
+        {"pool_size": 3},
+        {"temperature": 0.3},
+        {"horizon": 50},
+        {"horizon": 7},
+        {"max_norm": 1.0},
+        {"max_norm": None},
+        {"lr_batch": 64, "lr": 1e-2},
+        {"lr_batch": 20},
+        {"pool_score": True},
+        {"pool_momentum": 0.1},
+        {"pool_score": True, "pool_momentum": 0.3, "pool_size": 5},
+    ],
+    ids=str,
+)
+def test_owttt_options(order, options):
+    moved, adapter = compare("owttt", reference.OWTTT, order=order, method_options=options)
+    assert moved > 1e-5
+    expected = options.get("expansion", True)
+    assert bool(adapter.method.pool.count) == expected, "the pool must be in play, or this shows nothing"
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    ("wrap_options", "common"),
+    [
+        ({"window": 60}, {"window": 60}),
+        ({"threshold": "adaptive-unweighted", "weighted": False}, {"weighted": False}),
+        ({"threshold": 0.2}, {"rule": 0.2}),
+        ({"threshold": (0.4, 1.0)}, {"rule": (0.4, 1.0)}),
+        ({"threshold": "off"}, {"rule": math.inf}),
+        ({"threshold": 0.0}, {"rule": 0.0}),
+        ({"score": "centered"}, {"score": "centered"}),
+        ({"score": "energy"}, {"score": "energy"}),
+        ({"score": "max-softmax"}, {"score": "max-softmax"}),
+        ({"score": lambda out, _: -out.features.norm(dim=1)}, {"score": lambda z, _: -z.norm(dim=1)}),
+    ],
+    ids=str,
+)
+def test_owttt_detector(order, wrap_options, common):
+    compare("owttt", reference.OWTTT, order=order, wrap_options=wrap_options, **common)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_owttt_without_batch_norm_on_signed_features(order):
+    world = make_world(norm=False, signed=True)
+    moved, adapter = compare("owttt", reference.OWTTT, order=order, world=world)
+    assert moved > 1e-4
+    assert float(adapter.detector.window.values.max()) > 1
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_scores_by_the_pool_on_signed_features(order):
+    world = make_world(norm=False, signed=True)
+    options = {"pool_score": True, "pool_momentum": 0.1}
+    _, adapter = compare("owttt", reference.OWTTT, order=order, world=world, method_options=options)
+    assert adapter.method.pool.count
+    assert adapter.config["score"] == "pool"
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_owttt_in_batches_of_a_few(order):
+    compare("owttt", reference.OWTTT, order=order, world=make_world(batch=5))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    ("method", "literal", "options"),
+    [
+        ("test", reference.Test, {}),
+        ("bn", reference.BN, {}),
+        ("bn", reference.AlphaBN, {"alpha": 0.3}),
+        ("tent", reference.Tent, {}),
+        ("tent", reference.Tent, {"lr": 1e-2, "optim": "sgd", "momentum": 0.5}),
+        ("tent", reference.Tent, {"prune": True}),
+        ("shot", reference.Shot, {}),
+        ("shot", reference.Shot, {"weight": 1.0, "pseudo_weight": 0.3}),
+        ("shot", reference.Shot, {"prune": True}),
+        ("ttt++", reference.TTTPlusPlus, {}),
+        ("ttt++", reference.TTTPlusPlus, {"queue": 50, "max_norm": None, "lr": 1e-5, "prune": True}),
+        ("ttac", reference.TTAC, {}),
+        ("ttac", reference.TTAC, {"max_norm": 0.1}),
+        ("ttac", reference.TTAC, {"class_prior": 64, "class_horizon": 64, "class_minimum": 65}),
+        ("ttac", reference.TTAC, {"lr": 1e-3, "scale": 0.5, "class_horizon": 6, "class_minimum": 9}),
+        ("ttac", reference.TTAC, {"average_classes": False, "confidence": 0.5, "prune": True}),
+    ],
+    ids=str,
+)
+def test_competitors(order, method, literal, options):
+    moved, _ = compare(method, literal, order=order, method_options=options)
+    assert (moved > 1e-6) == (method not in ("test", "bn"))
+
+
+def test_ttac_with_class_variances():
+    from owttt import SourceStats
+
+    world = make_world()
+    loader = [(world.x, world.y)]
+    source = SourceStats.fit(world.model, loader, CLASSES, class_covariance="diagonal", progress=False)
+    mine = wrap(world.model, "ttac", source=source, class_minimum=4)
+    theirs = reference.TTAC(world.model, world.x, world.y, CLASSES, diagonal=True, class_minimum=4)
+    for x, _ in world.stream:
+        assert mine(x).labels.tolist() == theirs.step(x)
+    torch.testing.assert_close(mine.method.network.model.conv.weight, theirs.model.conv.weight, rtol=1e-5, atol=1e-7)

@@ -1,0 +1,137 @@
+import pytest
+import torch
+from torch import nn
+
+from owttt import SourceStats, wrap
+from owttt.source.moments import BatchSpread
+from tests import reference
+from tests.world import CLASSES, make_world
+
+
+def fit(world, size, **options):
+    loader = list(zip(world.x.split(size), world.y.split(size), strict=True))
+    return SourceStats.fit(world.model, loader, CLASSES, progress=False, **options)
+
+
+def buffers(source):
+    return dict(source.named_buffers())
+
+
+def test_statistics_equal_the_reference():
+    world = make_world()
+    literal = reference.TTTPlusPlus(world.model, world.x, world.y, CLASSES)
+    source = world.source
+    torch.testing.assert_close(source.prototypes, literal.prototypes)
+    torch.testing.assert_close(source.class_means, literal.class_means)
+    torch.testing.assert_close(source.class_covariances, literal.class_covs)
+    torch.testing.assert_close(source.mean, literal.mean)
+    torch.testing.assert_close(source.covariance, literal.cov)
+    torch.testing.assert_close(source.mean_spread, literal.m)
+    torch.testing.assert_close(source.covariance_spread, literal.c)
+    assert source.spread_samples == literal.samples == 120
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 1000])
+def test_the_loader_s_batch_size_does_not_matter(size):
+    world = make_world()
+    for name, value in buffers(fit(world, size)).items():
+        torch.testing.assert_close(value, buffers(world.source)[name], msg=lambda m, n=name: f"{n}: {m}")
+
+
+@pytest.mark.parametrize("number", [5, 6, 9, 13, 20])
+def test_spread_between_batches(number):
+    features = torch.randn(number, 3, dtype=torch.float64)
+    spread = BatchSpread(3)
+    for part in features.split(2):
+        spread.add(part)
+    found = spread.result()
+    batches = list(features.split(3))[: number // 3] if number >= 6 else list(features.chunk(2))
+    pairs = [(a, b) for i, a in enumerate(batches) for b in batches[i + 1 :]]
+    mean = sum(((a.mean(0) - b.mean(0)) ** 2).mean() for a, b in pairs) / len(pairs)
+    torch.testing.assert_close(found["mean_spread"], mean)
+    cov = reference.Reference.cov_of
+    squares = [((cov(a) - cov(b)) ** 2).sum() / (4 * 9) for a, b in pairs]
+    torch.testing.assert_close(found["covariance_spread"], sum(squares) / len(squares))
+
+
+def test_an_offset_does_not_drown_the_variances():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Identity(), nn.Linear(4, 2)).double()
+    x = torch.randn(100, 4, dtype=torch.float64) * 1e-3 + 1e6
+    source = SourceStats.fit(model, list(zip(x.split(10), (torch.arange(100) % 2).split(10), strict=True)), 2)
+    torch.testing.assert_close(source.covariance, torch.cov(x.T, correction=0), rtol=1e-6, atol=0)
+
+
+def test_variances_instead_of_covariances():
+    world = make_world()
+    diagonal = fit(world, 50, class_covariance="diagonal")
+    expected = world.source.class_covariances.diagonal(dim1=1, dim2=2)
+    torch.testing.assert_close(diagonal.class_covariances, expected)
+    assert diagonal.diagonal
+    assert not world.source.diagonal
+    with pytest.raises(ValueError, match="'auto', 'full' or 'diagonal', got 'none'"):
+        fit(world, 50, class_covariance="none")
+
+
+def test_save_and_load(tmp_path):
+    world = make_world()
+    path = tmp_path / "stats.safetensors"
+    world.source.save(path)
+    loaded = SourceStats.load(path)
+    assert loaded.info == world.source.info
+    assert loaded.fingerprint == world.source.fingerprint
+    assert all(torch.equal(value, buffers(loaded)[name]) for name, value in buffers(world.source).items())
+    wrap(world.model, source=loaded)(world.stream[0][0])
+    assert [file.name for file in tmp_path.iterdir()] == ["stats.safetensors"]
+
+
+def test_the_model_is_left_as_it_was():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 5), nn.BatchNorm1d(5), nn.Dropout(), nn.Linear(5, CLASSES))
+    model.train()
+    model[2].eval()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    world = make_world(dtype=torch.float32)
+    SourceStats.fit(model, [(world.x, world.y)], CLASSES, progress=False)
+    assert [m.training for m in model] == [True, True, False, True, True]
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_bad_source_data_is_told():
+    world = make_world()
+    x, y = world.x, world.y
+
+    def attempt(*batches, classes=CLASSES):
+        return SourceStats.fit(world.model, list(batches), classes, progress=False)
+
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 5), nn.Linear(5, 6)).double()
+    with pytest.raises(ValueError, match=r"No source sample of 2 of 6 classes: \[4, 5\]"):
+        SourceStats.fit(model, [(x, y)], 6)
+    with pytest.raises(ValueError, match="The loader is empty"):
+        attempt()
+    with pytest.raises(ValueError, match=r"pairs \(x, y\) of tensors, or named tensors with labels; got Tensor"):
+        attempt(x)
+    with pytest.raises(ValueError, match=r"x \(240, 1, 8, 8\) and y \(239,\)"):
+        attempt((x, y[1:]))
+    with pytest.raises(ValueError, match=r"whole numbers 0 … 3, got \[1, 2, 3, 4\]"):
+        attempt((x, y + 1))
+    with pytest.raises(ValueError, match="NaN or Inf"):
+        attempt((x.index_fill(0, torch.tensor([3]), torch.nan), y))
+    dead = nn.Sequential(nn.Flatten(), nn.Linear(64, 5), nn.ReLU(), nn.Linear(5, CLASSES)).double()
+    nn.init.constant_(dead[1].bias, -1e6)
+    with pytest.raises(ValueError, match=r"mean feature of classes \[0, 1, 2, 3\] is zero"):
+        SourceStats.fit(dead, [(x, y)], CLASSES)
+    with pytest.raises(ValueError, match="classifier is on cpu, x on meta, y on meta; pass device='cpu'"):
+        attempt((x.to("meta"), y.to("meta")))
+    huge = nn.Sequential(nn.Flatten(), nn.Linear(64, 5), nn.Linear(5, CLASSES)).double()
+    nn.init.constant_(huge[1].bias, torch.inf)
+    with pytest.raises(ValueError, match=r"x \(0, 1, 8, 8\) and y \(0,\)"):
+        attempt((x[:0], y[:0]))
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        attempt((x, y), classes=0)
+    with pytest.raises(ValueError, match=r"in torch\.float64, the source data in torch\.float32"):
+        attempt((x.float(), y))
+    with pytest.raises(ValueError, match="num_classes is 5, the classifier has 4 outputs"):
+        SourceStats.fit(world.model, [(x, y)], 5, features="out")
+    with pytest.raises(ValueError, match="features that are not finite"):
+        SourceStats.fit(huge, [(x, y)], CLASSES)
