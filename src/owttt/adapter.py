@@ -328,7 +328,7 @@ class Adapter(nn.Module):
         if x.dtype != needed and not mixed and not either:
             raise TypeError(f"Expected a batch of {needed}, got {x.dtype}; convert it with x.to({needed}).")
         if x.is_floating_point() and not x.isfinite().all():
-            bad = (~x.isfinite()).flatten(1).any(dim=1).nonzero().flatten().tolist()
+            bad = (~x.isfinite()).reshape(len(x), -1).any(dim=1).nonzero().flatten().tolist()
             raise ValueError(f"The batch holds NaN or Inf in {len(bad)} of {len(x)} samples: {bad[:10]}.")
 
 
