@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from owttt import METHODS, Method
+from owttt import METHODS, Forward, Method
 from owttt.checks import CHECKS, batch_norm_network, check_method, make_world
 from owttt.methods import OWTTT, Tent
 from owttt.network.norm import batch_norms
@@ -150,6 +150,42 @@ BROKEN = {
     "caller_is_untouched": MovesTheSource,
     "configuration_is_recorded": HidesItsOptions,
 }
+
+
+class Selects(Learner):
+    """Learns from confident samples only, as an entropy filter does."""
+
+    def adapt(self, x, out, verdict):
+        sure = out.logits.softmax(dim=1).amax(dim=1) > 0.95
+        if sure.any():
+            super().adapt(x[sure], Forward(out.features[sure], out.logits[sure]), verdict)
+
+
+class TakesNothing(Learner):
+    def adapt(self, x, out, verdict):
+        if out.logits.amax() > 1e9:
+            super().adapt(x, out, verdict)
+
+
+class RefusesWithoutAWord(Learner):
+    def setup(self):
+        if not batch_norms(self.network):
+            raise ValueError("no.")
+        super().setup()
+
+
+def test_a_method_that_selects_passes():
+    world = make_world(batch_norm_network)
+    assert float(world.model.eval()(world.stream).softmax(dim=1).amax()) < 0.95, "it takes none of this network's"
+    CHECKS["adapt_changes_state"](Selects)
+    with pytest.raises(AssertionError, match=r"it took none of 96: loosen its filter with options of check_method"):
+        CHECKS["adapt_changes_state"](TakesNothing)
+
+
+def test_a_refusal_must_say_why():
+    with pytest.raises(AssertionError, match="without saying which method it is and what the network lacks"):
+        CHECKS["no_batch_norm"](RefusesWithoutAWord)
+    CHECKS["no_batch_norm"]("bn")
 
 
 def test_the_sound_method_passes():

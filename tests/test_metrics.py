@@ -122,3 +122,53 @@ def test_wrong_shapes_are_told():
         OpenWorldMetrics(7).update(out, y)
     with pytest.raises(ValueError, match="at least 1"):
         OpenWorldMetrics(0)
+
+
+def test_counting_batch_by_batch_is_counting_all():
+    out, y, _ = random_run(3)
+    whole, parts = OpenWorldMetrics(5), OpenWorldMetrics(5)
+    whole.update(out, y)
+    for rows in torch.arange(len(y)).split(7):
+        parts.update(answer(out.labels[rows], out.scores[rows], out.threshold, out.logits[rows]), y[rows])
+        assert parts.accuracies().items() <= parts.compute().items()
+    assert parts.compute() == pytest.approx(whole.compute())
+
+
+def test_a_window_forgets():
+    out, y, _ = random_run(4)
+    sliding, last = OpenWorldMetrics(5, window=50), OpenWorldMetrics(5)
+    for rows in torch.arange(len(y)).split(33):
+        sliding.update(answer(out.labels[rows], out.scores[rows], out.threshold, out.logits[rows]), y[rows])
+    rows = torch.arange(len(y))[-50:]
+    last.update(answer(out.labels[rows], out.scores[rows], out.threshold, out.logits[rows]), y[rows])
+    assert sliding.compute() == pytest.approx(last.compute())
+    assert sliding.compute()["n_known"] + sliding.compute()["n_unknown"] == 50
+    with pytest.raises(ValueError, match="window must be at least 1 sample"):
+        OpenWorldMetrics(5, window=0)
+
+
+def test_memory_is_bounded(monkeypatch):
+    monkeypatch.setattr("owttt.metrics.CAPACITY", 60)
+    out, y, _ = random_run(5)
+    metrics, whole = OpenWorldMetrics(5), OpenWorldMetrics(5)
+    for rows in torch.arange(len(y)).split(25):
+        metrics.update(answer(out.labels[rows], out.scores[rows], out.threshold, out.logits[rows]), y[rows])
+        assert sum(rows.shape[1] for rows in metrics._rows) <= 60
+    monkeypatch.undo()
+    whole.update(out, y)
+    for name in ("acc_s", "acc_n", "acc_h", "acc_closed", "known_rejected", "n_known"):
+        assert metrics.compute()[name] == pytest.approx(whole.compute()[name]), "counts are of the whole stream"
+    assert metrics.compute()["auroc"] != pytest.approx(whole.compute()["auroc"]), "ranks are of the last samples"
+
+
+def test_labels_alone_and_one_batch_at_a_time():
+    metrics = OpenWorldMetrics(3).to("cpu")
+    first = metrics(torch.tensor([0, 1, -1, -1]), torch.tensor([0, 2, 1, 9]))
+    assert (first["acc_s"], first["acc_n"], first["known_rejected"]) == (pytest.approx(1 / 3), 1, pytest.approx(1 / 3))
+    second = metrics.forward(torch.tensor([2]), torch.tensor([2]))
+    assert second["acc_s"] == 1, "of that batch alone"
+    assert metrics.compute()["acc_s"] == 0.5
+    assert math.isnan(metrics.compute()["auroc"])
+    assert math.isnan(metrics.compute()["acc_closed"]), "labels alone do not say the best known class"
+    with pytest.raises(ValueError, match="Expected labels of shape"):
+        metrics.update(torch.tensor([1, 2]), torch.tensor([1]))

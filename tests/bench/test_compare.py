@@ -4,9 +4,11 @@ import csv
 import io
 
 import pytest
+from rich.console import Console
 
 from owttt.bench.compare import below, gaps, ranks
-from owttt.bench.text import FORMATS, ours_of
+from owttt.bench.records import METRIC_NAMES
+from owttt.bench.text import FORMATS, ours_of, paper_table
 
 
 def cell(row, seeds, column="mnist", published=None):
@@ -104,3 +106,60 @@ def test_a_number_that_cannot_be_measured_is_none_and_ranks_nowhere():
     assert gaps(content) == {}
     assert "| a | 61.0 — |" in FORMATS["markdown"]([content])
     assert FORMATS["csv"]([content]).count(",,") > 0
+
+
+def shown(content, width):
+    console = Console(width=width, file=io.StringIO(), force_terminal=False)
+    console.print(paper_table(content, width))
+    return console.file.getvalue()
+
+
+def with_runs(one, **metrics):
+    return {**one, "runs": [{"file": "f", "corruptions": ["fog"], "seed": 0, "metrics": metrics}]}
+
+
+def test_every_table_ends_with_what_rejection_costs():
+    content = table(
+        with_runs(cell("a", {"0": (60, 70)}), acc_closed=0.9, known_rejected=0.2),
+        with_runs(cell("a", {"0": (60, 70)}, "noise"), acc_closed=0.8, known_rejected=0.1),
+        cell("b", {"0": (10, 20)}),
+    )
+    assert "| a | **60.0 70.0** | **60.0 70.0** | 85.0 | 15.0 |" in FORMATS["markdown"]([content])
+    assert "| b | 10.0 20.0 |  | — | — |" in FORMATS["markdown"]([content]), "a first result did not keep them"
+    assert r"& 85.0 & 15.0 \\" in FORMATS["latex"]([content])
+    assert ",a,(all),,known_rejected,15.000,," in FORMATS["csv"]([content])
+    assert "85.0" in shown(content, 120)
+
+
+def test_any_metric_can_be_shown():
+    content = table(cell("a", {"0": tuple(range(len(METRIC_NAMES)))}))
+    content["metrics"] = {"mnist": list(METRIC_NAMES)}
+    text = FORMATS["markdown"]([content])
+    assert all(name in text for name in METRIC_NAMES.values())
+    content["metrics"] = {"mnist": ["made_up"]}
+    assert "made_up" in FORMATS["markdown"]([content]), "one of another package is called what it is"
+
+
+def test_a_narrow_terminal_keeps_method_and_harmonic_mean():
+    columns = ("noise", "mnist", "svhn", "tiny-imagenet", "cifar100@same")
+    content = table(*(cell("owttt", {"0": (61.5, 72.5)}, column, [1.5, 2.5]) for column in columns))
+    content["headings"] = {column: column for column in columns}
+    content["metrics"] = {column: ["acc_s", "acc_h"] for column in columns}
+    narrow = shown(content, 80)
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert "…" not in narrow
+    assert narrow.count("72.5") == 5
+    assert "61.5" not in narrow
+    assert "owttt" in narrow
+    assert "too narrow for more than the last metric" in " ".join(narrow.split())
+    assert shown(content, 160).count("61.5 72.5") == 5
+
+
+def test_what_others_named_is_text():
+    content = table(cell("=cmd|' /C calc'!A0", {"0": (60, 70)}), cell("a | b `c` <b>", {"0": (1, 2)}))
+    content["about"] = "x\n\\end{document} $5 {y} ^ ~"
+    assert "'=cmd|" in FORMATS["csv"]([content])
+    assert r"a \| b \`c\` \<b\>" in FORMATS["markdown"]([content])
+    latex = FORMATS["latex"]([content])
+    assert r"=cmd|' /C calc'!A0" in latex
+    assert "\n\\end{document}" not in latex, "a comment stays a comment"

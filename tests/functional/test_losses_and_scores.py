@@ -1,5 +1,6 @@
 import math
 
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -72,3 +73,24 @@ def test_discrepancies():
     expected = sum((float(x) - float(y)) ** 2 for x, y in zip(a.flatten(), b.flatten(), strict=True))
     torch.testing.assert_close(float(functional.covariance_discrepancy(a, b)), expected / (4 * 36))
     torch.testing.assert_close(float(functional.mean_discrepancy(a, b)), expected / 36)
+
+
+def test_supervised_contrastive_loss_is_the_loop():
+    random = torch.Generator().manual_seed(0)
+    z = torch.randn(9, 4, generator=random, dtype=torch.float64, requires_grad=True)
+    labels = torch.tensor([0, 1, 2, 0, 1, 0, 3, 2, 1])
+    unit = [row / row.norm() for row in z.detach()]
+    losses = []
+    for i in range(9):
+        positives = [p for p in range(9) if p != i and labels[p] == labels[i]]
+        if positives:
+            total = sum(math.exp(float(unit[i] @ unit[j]) / 0.1) for j in range(9) if j != i)
+            terms = [math.log(math.exp(float(unit[i] @ unit[p]) / 0.1) / total) for p in positives]
+            losses.append(-sum(terms) / len(terms))
+    assert len(losses) == 8, "the sample that is alone in its class has no term"
+    found = functional.supervised_contrastive(z, labels, 0.1)
+    assert float(found.detach()) == pytest.approx(sum(losses) / 8)
+    torch.autograd.backward(found)
+    assert z.grad.isfinite().all()
+    alone = functional.supervised_contrastive(z.detach()[:3], torch.tensor([0, 1, 2]), 0.1)
+    assert float(alone) == 0, "no pair, no loss"

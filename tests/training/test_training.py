@@ -18,6 +18,7 @@ from owttt.cli import main
 from owttt.data.corruptions.clouds import CLOUD_CORRUPTIONS
 from owttt.data.dataset import ArrayImages
 from owttt.data.modalities.augmentation import recolored, shifted, stretched
+from owttt.network.features import locate_features
 from owttt.training import Job, Recipe, accuracy, batches, train, train_source
 from owttt.training.loop import distillation
 from owttt.training.source import average, make_model
@@ -34,7 +35,14 @@ def test_it_learns(tmp_path):
     assert accuracy(made, batches(dataset(30, 1))) > 90
 
 
-@pytest.mark.parametrize("recipe", [RECIPE, replace(RECIPE, optimizer="adamw", lr=1e-3, color=0.5)])
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        RECIPE,
+        replace(RECIPE, optimizer="adamw", lr=1e-3, color=0.5),
+        replace(RECIPE, augmix=True, contrastive=0.3, label_smoothing=0.0),
+    ],
+)
 def test_a_run_cut_after_an_epoch_ends_with_the_same_weights(tmp_path, recipe):
     whole, cut = model(), model()
     list(train(whole, dataset(), recipe, tmp_path / "whole", progress=False))
@@ -46,6 +54,23 @@ def test_a_run_cut_after_an_epoch_ends_with_the_same_weights(tmp_path, recipe):
     assert [epoch.number for epoch in history] == [1, 2, 3]
     for name, tensor in whole.state_dict().items():
         assert torch.equal(tensor, resumed.state_dict()[name]), name
+
+
+def test_the_contrastive_term_makes_classes_tight(tmp_path):
+    def spread(weight):
+        made = model()
+        list(
+            train(
+                made, dataset(), replace(RECIPE, epochs=4, contrastive=weight), tmp_path / f"{weight}", progress=False
+            )
+        )
+        source = SourceStats.fit(made, batches(dataset()), 3, progress=False)
+        extractor = locate_features(made, next(batches(dataset()))[0][:2], 3)
+        with torch.no_grad():
+            z = torch.nn.functional.normalize(extractor(next(batches(dataset()))[0]).features, dim=1)
+        return float((1 - (z * source.prototypes[dataset().labels]).sum(dim=1)).mean())
+
+    assert spread(1.0) < 0.7 * spread(0.0)
 
 
 def test_a_checkpoint_of_another_recipe_is_refused(tmp_path):

@@ -91,10 +91,11 @@ def _versions(contents: Contents) -> list[str]:
 
 
 def _links(sections: Sequence[Section], loose: Sequence[Group]) -> list[Link]:
-    often = Counter(one.title for one in sections)
+    often = Counter(one.title for one in (*sections, *loose))
     links = [Link(one.anchor, one.title, one.about if often[one.title] > 1 else "") for one in sections]
     links += [Link("runs", "Runs")] if loose else []
-    return links + [Link(group.anchor, group.title, group.about, inner=True) for group in loose]
+    inner = [Link(one.anchor, one.title, one.about if often[one.title] > 1 else "", inner=True) for one in loose]
+    return links + inner
 
 
 def _document(shown: Mapping[str, Any], views: Mapping[str, View]) -> str:

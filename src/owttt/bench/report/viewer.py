@@ -31,9 +31,10 @@ class ViewedRun(TypedDict):
 
 
 class View(TypedDict):
-    """Runs that are seen side by side, the colors of their rows, and the row to draw bold."""
+    """Runs that are seen side by side, the headings of their columns, the colors of rows, and the row to draw bold."""
 
     runs: list[ViewedRun]
+    headings: dict[str, str]
     colors: dict[str, str]
     highlight: str
 
@@ -42,14 +43,19 @@ def table_view(table: TableContent) -> View:
     """Return what the script needs of a table; of the scores those under one corruption."""
     met = list(dict.fromkeys(corruption_of(placed["run"]) for placed in table.runs))
     shown = SHOWN if SHOWN in met else next(iter(met), "")
-    runs = [_viewed(placed, table, scores=corruption_of(placed["run"]) == shown) for placed in table.runs]
-    return {"runs": runs, "colors": table_colors(table), "highlight": table.highlight}
+    runs = [
+        _small(placed["row"], placed["column"], placed["run"], scores=corruption_of(placed["run"]) == shown)
+        for placed in table.runs
+    ]
+    headings = table.record["headings"]
+    return {"runs": runs, "headings": headings, "colors": table_colors(table), "highlight": table.highlight}
 
 
 def group_view(runs: Mapping[str, RunRecord]) -> View:
     """Return what the script needs of runs on one stream, by the names of their rows."""
     viewed = [_small(row, "", run, scores=True) for row, run in runs.items()]
-    return {"runs": viewed, "colors": distinct({row: _own_color(run) for row, run in runs.items()}), "highlight": ""}
+    colors = distinct({row: _own_color(run) for row, run in runs.items()})
+    return {"runs": viewed, "headings": {}, "colors": colors, "highlight": ""}
 
 
 def table_colors(table: TableContent) -> dict[str, str]:
@@ -73,11 +79,6 @@ def distinct(given: Mapping[str, str | None]) -> dict[str, str]:
 def seen_by(runs: Sequence[PlacedRun]) -> list[PlacedRun]:
     """Return runs with those under the corruption that pages show first."""
     return sorted(runs, key=lambda placed: corruption_of(placed["run"]) != SHOWN)
-
-
-def _viewed(placed: PlacedRun, table: TableContent, *, scores: bool) -> ViewedRun:
-    column = table.record["headings"].get(placed["column"], placed["column"])
-    return _small(placed["row"], column, placed["run"], scores=scores)
 
 
 def _small(row: str, column: str, run: RunRecord, *, scores: bool) -> ViewedRun:

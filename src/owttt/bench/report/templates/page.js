@@ -9,8 +9,8 @@ function element(name, attributes = {}, ...children) {
   return node;
 }
 
-function options(select, names) {
-  select.replaceChildren(...names.map((name) => element("option", { value: name }, name)));
+function options(select, names, shown = {}) {
+  select.replaceChildren(...names.map((name) => element("option", { value: name }, shown[name] ?? name)));
   select.parentElement.hidden = names.length < 2;
 }
 
@@ -107,7 +107,7 @@ function viewer(section) {
     row.value = [kept, view.highlight].find((name) => rows.includes(name)) ?? rows[rows.length - 1];
     scrub();
   };
-  options(column, unique(view.runs.map((run) => run.column)));
+  options(column, unique(view.runs.map((run) => run.column)), view.headings);
   options(corruption, unique(view.runs.map((run) => run.corruption)));
   corruption.value = (view.runs.find((run) => run.scores) ?? view.runs[0]).corruption;
   column.addEventListener("change", show);
