@@ -5,22 +5,30 @@ from __future__ import annotations
 import argparse
 import ast
 import tempfile
+import textwrap
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+WIDTH: Final = 80
+"""Columns that help is written for."""
 
 
 class Help(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
     """Help as it is written, with the defaults that say something."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        empty = action.default is None or action.default is False or action.default in ((), [], argparse.SUPPRESS)
+        default = action.default
+        if isinstance(default, tuple) and default:
+            return f"{action.help} (default: {','.join(map(str, default))})"
+        empty = default is None or default is False or default in ((), [], argparse.SUPPRESS)
         return action.help if empty else super()._get_help_string(action)
 
 
 def describe(parser: argparse.ArgumentParser, text: str, *examples: str) -> None:
     """Say what a command does, and show how it is used."""
-    parser.description = text
-    parser.epilog = "examples:\n" + "\n".join(f"  {example}" for example in examples)
+    parser.description = textwrap.fill(text, WIDTH)
+    lines = (textwrap.wrap(example, WIDTH - 6, break_on_hyphens=False) for example in examples)
+    parser.epilog = "examples:\n" + "\n".join("  " + " \\\n      ".join(parts) for parts in lines)
 
 
 def option(text: str) -> tuple[str, Any]:

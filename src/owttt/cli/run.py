@@ -92,7 +92,9 @@ def add_stream(group: argparse._ArgumentGroup) -> None:
         (("dirichlet",), float, "concentration of classes in time, e.g. 0.1"),
     ):
         name = "corruptions" if "corruptions" in flags else flags[0].replace("-", "_")
-        group.add_argument(*(f"--{flag}" for flag in flags), dest=name, type=kind, help=text, default=argparse.SUPPRESS)
+        usual = getattr(StreamSpec, name)
+        told = text if usual in (None, ()) or name == "batch_size" else f"{text} (default: {usual})"
+        group.add_argument(*(f"--{flag}" for flag in flags), dest=name, type=kind, help=told, default=argparse.SUPPRESS)
     group.add_argument("--repeat", action="store_true", help="samples may come twice", default=argparse.SUPPRESS)
 
 

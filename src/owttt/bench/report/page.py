@@ -91,7 +91,7 @@ def _versions(contents: Contents) -> list[str]:
 
 
 def _links(sections: Sequence[Section], loose: Sequence[Group]) -> list[Link]:
-    often = Counter(one.title for one in (*sections, *loose))
+    often = Counter([one.title for one in sections] + [one.title for one in loose])
     links = [Link(one.anchor, one.title, one.about if often[one.title] > 1 else "") for one in sections]
     links += [Link("runs", "Runs")] if loose else []
     inner = [Link(one.anchor, one.title, one.about if often[one.title] > 1 else "", inner=True) for one in loose]

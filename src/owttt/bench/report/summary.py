@@ -13,7 +13,7 @@ from owttt.bench.report.contents import TableContent
 from owttt.bench.report.viewer import table_colors
 from owttt.bench.report.wording import anchor, signed
 
-PANEL, LINE, NAMES, NUMBERS = 200, 20, 56, 38
+PANEL, LINE, NAMES, NUMBERS = 200, 20, 56, 46
 """Size of a panel of the chart: its width, the height of a bar, and room for names and for numbers."""
 LONGEST_NAME: Final = 9
 
