@@ -176,7 +176,9 @@ class RefusesWithoutAWord(Learner):
 
 def test_a_method_that_selects_passes():
     world = make_world(batch_norm_network)
-    assert float(world.model.eval()(world.stream).detach().softmax(dim=1).amax()) < 0.95, "it takes none of this network's"
+    assert float(world.model.eval()(world.stream).detach().softmax(dim=1).amax()) < 0.95, (
+        "it takes none of this network's"
+    )
     CHECKS["adapt_changes_state"](Selects)
     with pytest.raises(AssertionError, match=r"it took none of 96: loosen its filter with options of check_method"):
         CHECKS["adapt_changes_state"](TakesNothing)

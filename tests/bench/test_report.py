@@ -16,6 +16,7 @@ from PIL import Image
 
 from owttt.bench.figures import DRAW
 from owttt.bench.report import render
+from owttt.bench.report.gallery import _gallery
 from owttt.bench.report.loose import USUAL, USUAL_STREAM
 from owttt.bench.report.wording import plain
 from owttt.bench.spec import RunSpec
@@ -469,3 +470,20 @@ def browse(path: Path, profile: Path, width: int) -> tuple[str, str]:
         check=False,
     )
     return done.stdout, done.stderr
+
+
+def test_a_gallery_imports_no_code_that_a_record_names(tmp_path):
+    """A results folder may be a stranger's."""
+    named = "tests.bench.test_report:never"
+    stream = {"known": named, "unknown": ["noise"], "corruptions": [], "severity": 5}
+    record = {
+        "spec": {"model": "m", "method": "test", "stream": stream},
+        "curves": {"threshold": [0.5]},
+        "examples": {},
+    }
+    (shown,) = [_gallery(record)]
+    assert f"{named} would have to be imported and called, which a page never does" in shown.problem
+
+
+def never(split):
+    raise AssertionError("it was called")

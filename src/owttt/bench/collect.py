@@ -43,6 +43,7 @@ def collect(selection: Selection, done: Sequence[Done]) -> TableRecord:
         "failed": sorted({one.error for one in done if one.error}),
         "environment": environment(),
         "colors": {row: find_method(runs[0].method).color for (row, _), runs in cells.items()},
+        "known": table.base.stream.known,
         "highlight": table.highlight,
         "baseline": table.baseline,
     }

@@ -144,6 +144,8 @@ class TableRecord(TypedDict):
     environment: dict[str, Any]
     colors: NotRequired[dict[str, str | None]]
     """Row → the color of its method."""
+    known: NotRequired[str]
+    """The known set, before anything stood in for it."""
     highlight: NotRequired[str]
     """The row that the table is about."""
     baseline: NotRequired[str]

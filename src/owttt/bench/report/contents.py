@@ -46,10 +46,11 @@ class TableContent:
         return named if named in self.record["rows"] else next(reversed(self.record["rows"]), "")
 
     def _known_stand_ins(self) -> Iterator[str]:
-        """Yield what stands in for the known set: the one stand-in that `about` tells, columns tell the others."""
+        """Yield what stands in for the known set; first results tell it in `about` only."""
         told = self.record["about"].split(", ")
         for name, data in self.record["stand_ins"].items():
-            if (stand_in := f"{DataName.parse(data).short} for {name}") in told:
+            stand_in = f"{DataName.parse(data).short} for {name}"
+            if self.record.get("known") == name or stand_in in told:
                 yield stand_in
 
 

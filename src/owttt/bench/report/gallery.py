@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING, Final, final
 
+from owttt._utils import plugins
 from owttt.bench.records import ExampleRecord, RunRecord
 from owttt.bench.report.contents import Contents
 from owttt.bench.report.embedded import picture_source
@@ -124,6 +125,7 @@ def _verdicts(record: RunRecord) -> list[Verdict]:
     from owttt.bench.running import Run  # noqa: PLC0415  (needs torch)
     from owttt.bench.spec import RunSpec  # noqa: PLC0415
 
+    _refuse_functions(record)
     run = Run(RunSpec.parse(record["spec"]))
     if run.fingerprints != record["fingerprints"]:
         raise ValueError("the data or the model is no longer what this run met.")
@@ -132,6 +134,13 @@ def _verdicts(record: RunRecord) -> list[Verdict]:
         for name, examples in record["examples"].items()
         if examples
     ]
+
+
+def _refuse_functions(record: RunRecord) -> None:
+    """Raise if pictures would need code that a record names: a page may be made of a stranger's results folder."""
+    named = [record["spec"]["model"], *(data.plain for data in data_sets(record))]
+    if functions := [name for name in named if plugins.is_path(name)]:
+        raise ValueError(f"{', '.join(functions)} would have to be imported and called, which a page never does.")
 
 
 def _picture(run: Run, example: ExampleRecord) -> Picture:

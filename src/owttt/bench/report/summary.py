@@ -33,6 +33,8 @@ class Standing:
     @property
     def compared(self) -> str:
         """The gain in words."""
+        if round(self.gain, 1) == 0:
+            return "level with"
         return f"{abs(self.gain):.1f} {'above' if self.gain >= 0 else 'below'}"
 
 
