@@ -44,7 +44,7 @@ def methods_table(title: str, runs: Mapping[str, RunRecord]) -> TerminalTable:
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
     )
-    table.add_column("method", no_wrap=True)
+    table.add_column("method", overflow="fold", min_width=6)
     shown = ("acc_s", "acc_n", "acc_h", "acc_closed", "known_rejected", "auroc")
     for name in (*map(metric_name, shown), "τ", "ms"):
         table.add_column(name, justify="right", no_wrap=True)
