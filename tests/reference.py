@@ -17,7 +17,12 @@ from torch.distributions import MultivariateNormal, kl_divergence
 def candidates(scores, unit=True):
     low, high = min(scores), max(scores)
     if not unit:
-        return [low + (high - low) * (i / 100) for i in range(100)]  # ours: scores without a natural range
+        ordered = sorted(scores)  # ours: scores without a natural range; one absurd score does not stretch it
+        last = len(ordered) - 1
+        lower, upper = ordered[math.floor(0.05 * last)], ordered[math.ceil(0.95 * last)]
+        if upper > lower:
+            low, high = max(low, lower - 5 * (upper - lower)), min(high, upper + 5 * (upper - lower))
+        return [low + (high - low) * (i / 100) for i in range(100)]
     grid = [i / 100 for i in range(100)]
     while grid[-1] + 0.01 < high - 1e-5:
         grid.append(len(grid) / 100)  # ours: scores above 1

@@ -394,12 +394,17 @@ def test_one_absurd_batch_does_not_brick_a_network_without_normalization():
     for method in ("owttt", "ttac"):
         adapter = wrap(model, method, source=source)
         adapter(X)
-        adapter(X * 1e4)
+        with pytest.warns(UserWarning, match="40 of 40 samples are nothing like the source data"):
+            assert (adapter(X * 1e4).labels == UNKNOWN).all()
         assert adapter(X).scores.isfinite().all()
+        unguarded = wrap(model, method, source=source, guard=False)
+        unguarded(X)
+        unguarded(X * 1e4)
+        assert unguarded(X).scores.isfinite().all()
 
 
 def test_divergence_is_told_not_hidden():
-    adapter = wrap(WORLD.model, "ttac", source=WORLD.source, lr=1e30)
+    adapter = wrap(WORLD.model, "ttac", source=WORLD.source, lr=1e30, guard=False)
     with pytest.raises(FloatingPointError, match=r"diverged. Call reset\(\)"):
         [adapter(x) for x, _ in WORLD.stream]
     adapter.reset()

@@ -66,6 +66,8 @@ class Prediction:
         logits: `(B, K)`, ranking of the known classes: cosines to the class means divided by 0.1, or the head's own.
         closed: `(B,)` int64, the best known class, also of a rejected sample.
         confidence: `(B,)`, the probability that the model's own head gives to that class.
+        outliers: `(B,)` bool, samples that are nothing like the source data: rejected, and never learned from.
+        learned: False if nothing was learned from this batch because the guard took its update back.
         classes: Names of the known classes, if the adapter was given them.
     """
 
@@ -76,6 +78,8 @@ class Prediction:
     closed: Tensor
     confidence: Tensor
     classes: tuple[str, ...] | None = None
+    outliers: Tensor | None = None
+    learned: bool = True
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from owttt import METHODS, PRESETS
-from owttt.adapter import _make
+from owttt.adapter import make_method
 from owttt.bench import tables as module
 from owttt.bench.tables import changed, find, paper
 from owttt.data.corruptions.images import COMMON
@@ -28,7 +28,7 @@ def test_every_cell_is_runs_that_can_be_made_and_has_a_published_number(name):
         for run in runs:
             assert run.method in METHODS
             assert run.preset is None or run.preset in PRESETS
-            _make(run.method, run.preset, run.options)
+            make_method(run.method, run.preset, run.options)
             assert type(run).parse(run.describe()) == run
     for row in grid.rows:
         assert len(row.published) == len(grid.columns) or (grid.draw and not row.published)

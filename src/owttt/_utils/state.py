@@ -27,8 +27,71 @@ def snapshot(module: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict
     return {name: tensor.detach().clone() for name, tensor in collect(module, optimizer).items()}
 
 
-def check(tensors: dict[str, Tensor], module: nn.Module, origin: str) -> None:
-    """Raise a ValueError unless `tensors` would fit; nothing is changed."""
+class Shadow:
+    """A copy of the state that is made again and again, into the same memory."""
+
+    def __init__(self) -> None:
+        self._tensors: dict[str, Tensor] = {}
+
+    def take(self, module: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, Tensor]:
+        """Copy the state as it is now, and return the copy; it holds until the next one is taken."""
+        live = {name: tensor.detach() for name, tensor in collect(module, optimizer).items()}
+        alike = self._tensors.keys() == live.keys() and all(
+            (old.shape, old.dtype, old.device) == (live[name].shape, live[name].dtype, live[name].device)
+            for name, old in self._tensors.items()
+        )
+        if not alike:
+            self._tensors = {name: tensor.clone() for name, tensor in live.items()}
+        elif live:
+            torch._foreach_copy_([self._tensors[name] for name in live], list(live.values()))
+        return self._tensors
+
+
+class Mechanics:
+    """What of modules is no tensor and must come back too: hooks, modes, and buffers that a context put aside.
+
+    An interruption may come between registering a hook and the `try` that would remove it.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self._parts = [
+            (part, dict(part._forward_hooks), dict(part._forward_pre_hooks), part.training) for part in module.modules()
+        ]
+        self._buffers = [(part, name, full) for part, name, full in _buffers(module)]
+
+    def put_back(self, tensors: dict[str, Tensor]) -> None:
+        """Put everything back; `tensors` have the values of buffers that are gone."""
+        for part, hooks, early_hooks, mode in self._parts:
+            part.training = mode
+            for now, then in ((part._forward_hooks, hooks), (part._forward_pre_hooks, early_hooks)):
+                for key in [key for key in now if key not in then]:
+                    del now[key]
+        for part, name, full in self._buffers:
+            if part._buffers.get(name) is None:
+                part._buffers[name] = tensors[full].clone()
+
+
+def _buffers(module: nn.Module) -> list[tuple[nn.Module, str, str]]:
+    """Return the persistent buffers that a module has: the part, their name in it, and in the whole."""
+    return [
+        (part, name, f"{prefix}.{name}" if prefix else name)
+        for prefix, part in module.named_modules()
+        for name, buffer in part._buffers.items()
+        if buffer is not None and name not in part._non_persistent_buffers_set
+    ]
+
+
+def not_finite(tensors: dict[str, Tensor]) -> list[str]:
+    """Return the names of tensors that hold NaN or infinity."""
+    return sorted(
+        name for name, value in tensors.items() if value.is_floating_point() and not bool(value.isfinite().all())
+    )
+
+
+def check(
+    tensors: dict[str, Tensor], module: nn.Module, origin: str, optimizer: torch.optim.Optimizer | None = None
+) -> None:
+    """Raise a ValueError unless `tensors` would fit, the optimizer's too, and all are finite; nothing is changed."""
     expected = {name: (value.shape, value.dtype) for name, value in module.state_dict().items()}
     found = {name: (value.shape, value.dtype) for name, value in tensors.items() if not name.startswith(_OPTIMIZER)}
     wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
@@ -36,6 +99,23 @@ def check(tensors: dict[str, Tensor], module: nn.Module, origin: str) -> None:
         raise ValueError(
             f"{origin}: {len(wrong)} tensors are missing, unknown or of another shape or type: {wrong[:5]}."
         )
+    misfits = [
+        name for name, value in tensors.items() if name.startswith(_OPTIMIZER) and not _fits(name, value, optimizer)
+    ]
+    if misfits:
+        raise ValueError(f"{origin}: {len(misfits)} tensors of the optimizer do not fit: {sorted(misfits)[:5]}.")
+    broken = not_finite(tensors)
+    if broken:
+        raise ValueError(f"{origin}: {len(broken)} tensors hold NaN or infinity: {broken[:5]}.")
+
+
+def _fits(name: str, value: Tensor, optimizer: torch.optim.Optimizer | None) -> bool:
+    """Whether a tensor of the optimizer belongs to one of its parameters: of that shape, or a single number."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]] if optimizer is not None else []
+    index, _, part = name.removeprefix(_OPTIMIZER).partition(".")
+    if not index.isdigit() or int(index) >= len(parameters) or not part:
+        return False
+    return value.dim() == 0 or value.shape == parameters[int(index)].shape
 
 
 def load(tensors: dict[str, Tensor], module: nn.Module, optimizer: torch.optim.Optimizer | None) -> None:

@@ -6,7 +6,8 @@ Over the candidates τ, group 0 = {os < τ} and group 1 = {os >= τ}, the first 
     unweighted       var_0 +     var_1      what the paper prints
 
 Candidates are 0, .01, …, .99 as in the paper, going on in the same steps where scores exceed 1 (cosines of signed
-features); for scores without a natural range, 100 equal steps over the range they have. A candidate that leaves a group
+features); for scores without a natural range, 100 equal steps over the range they have, whose ends lie at most five
+times the middle 90 % beyond these: one absurd score must not stretch the steps. A candidate that leaves a group
 empty does not count. If none is left (one sample, all scores in one bin) there is nothing to split and the threshold is
 +inf: nothing is rejected.
 """
@@ -20,6 +21,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 CANDIDATES = 100
+REACH = 5.0
+"""How far the range of scores may go beyond their middle 90 %, in widths of it."""
 
 
 def threshold_candidates(low: float, high: float, *, unit: bool) -> NDArray[np.floating]:
@@ -27,6 +30,15 @@ def threshold_candidates(low: float, high: float, *, unit: bool) -> NDArray[np.f
     if not unit:
         return low + (high - low) * (np.arange(CANDIDATES) / CANDIDATES)
     return np.arange(max(CANDIDATES, math.ceil(CANDIDATES * high - 1e-3))) / CANDIDATES
+
+
+def robust_range(ordered: NDArray[np.floating]) -> tuple[float, float]:
+    """Return the range of sorted scores, cut where few of them lie far beyond the rest."""
+    last = len(ordered) - 1
+    lower, upper = float(ordered[math.floor(0.05 * last)]), float(ordered[math.ceil(0.95 * last)])
+    reach = REACH * (upper - lower)
+    low, high = float(ordered[0]), float(ordered[-1])
+    return (max(low, lower - reach), min(high, upper + reach)) if reach else (low, high)
 
 
 def otsu_threshold(scores: Tensor, *, weighted: bool = True, unit: bool = True) -> Tensor:
@@ -41,7 +53,8 @@ def otsu_threshold(scores: Tensor, *, weighted: bool = True, unit: bool = True) 
     """
     ordered = np.sort(scores.detach().cpu().numpy())
     number = len(ordered)
-    candidates = threshold_candidates(float(ordered[0]), float(ordered[-1]), unit=unit).astype(ordered.dtype)
+    low, high = (float(ordered[0]), float(ordered[-1])) if unit else robust_range(ordered)
+    candidates = threshold_candidates(low, high, unit=unit).astype(ordered.dtype)
     lower = np.searchsorted(ordered, candidates)
     splits = (lower > 0) & (lower < number)
     if not splits.any():

@@ -115,3 +115,39 @@ class BatchSpread:
             "covariance_spread": cov / (4 * dimension**2),
             "spread_samples": rest.new_tensor(len(parts[0])),
         }
+
+
+class InputMoments:
+    """Range of the inputs, and mean and deviation of each channel."""
+
+    def __init__(self) -> None:
+        self._low, self._high = torch.inf, -torch.inf
+        self._count = 0
+        self._sum: Tensor | None = None
+        self._squares: Tensor | None = None
+
+    def add(self, x: Tensor) -> None:
+        """Count a batch."""
+        values = channels(x).to(widest(x.device))
+        self._low = min(self._low, float(values.min()))
+        self._high = max(self._high, float(values.max()))
+        self._count += len(values) * values.shape[2]
+        total, squares = values.sum(dim=(0, 2)), values.square().sum(dim=(0, 2))
+        self._sum = total if self._sum is None else self._sum + total
+        self._squares = squares if self._squares is None else self._squares + squares
+
+    def result(self) -> dict[str, Tensor]:
+        """Return what was measured, by name."""
+        assert self._sum is not None
+        assert self._squares is not None
+        mean = self._sum / self._count
+        variance = (self._squares / self._count - mean.square()).clamp_min(0)
+        bounds = mean.new_tensor([self._low, self._high])
+        return {"input_range": bounds, "input_mean": mean, "input_std": variance.sqrt()}
+
+
+def channels(x: Tensor) -> Tensor:
+    """Return samples as `(B, C, values)`: channels of images, coordinates of clouds, one channel of anything else."""
+    if x.dim() == 4:
+        return x.flatten(2)
+    return x.transpose(1, 2) if x.dim() == 3 else x.reshape(len(x), 1, -1)

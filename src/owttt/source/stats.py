@@ -21,10 +21,12 @@ from owttt._utils.queue import Statistics
 from owttt.functional import wide
 from owttt.network.features import FeatureExtractor, FeatureFunction, FeaturePoint, locate_features, uncompiled
 from owttt.network.inputs import Batch, Fields, as_pair, tensors_of
-from owttt.source.moments import BatchSpread, ClassMoments
+from owttt.source.moments import BatchSpread, ClassMoments, InputMoments
 from owttt.types import Forward
 
 KIND: Final = "source statistics"
+INPUT_STATISTICS: Final = ("input_range", "input_mean", "input_std")
+"""What is kept of the inputs; no part of the fingerprint, which earlier statistics have without."""
 FULL_COVARIANCE_LIMIT: Final = 2**26
 """K·D² numbers up to which every class gets a full covariance; beyond, its variances (TTAC's ImageNet form)."""
 
@@ -60,7 +62,8 @@ class SourceStats(Statistics):
 
     Tensors (moving with `.to`): `prototypes` `(K, D)` unit class means, `class_means` `(K, D)`, `class_covariances`
     `(K, D, D)` or `(K, D)` variances, `mean` `(D,)`, `covariance` `(D, D)`, and `mean_spread` and `covariance_spread`,
-    the discrepancies between source batches of `spread_samples`.
+    the discrepancies between source batches of `spread_samples`. Of the inputs `input_range` `(2,)`, `input_mean` and
+    `input_std` per channel; None in statistics that were fitted before these were kept.
     """
 
     class_means: Tensor
@@ -71,12 +74,18 @@ class SourceStats(Statistics):
     covariance_spread: Tensor
     spread_samples: Tensor
     prototypes: Tensor
+    input_range: Tensor | None
+    input_mean: Tensor | None
+    input_std: Tensor | None
 
     def __init__(self, info: SourceInfo, tensors: dict[str, Tensor]) -> None:
         super().__init__()
         self.info = info
         for name, tensor in tensors.items():
             self.register_buffer(name, tensor, persistent=False)
+        for name in INPUT_STATISTICS:
+            if name not in tensors:
+                self.register_buffer(name, None, persistent=False)
         self.register_buffer("prototypes", F.normalize(self.class_means, dim=1), persistent=False)
 
     @classmethod
@@ -133,13 +142,16 @@ class SourceStats(Statistics):
             size = _features(extractor, sample, num_classes).shape[1]
             moments = ClassMoments(num_classes, diagonal=_diagonal(class_covariance, num_classes, size))
             spread = BatchSpread(SPREAD_BATCH)
+            inputs_seen = InputMoments()
             for x, y in chain((first,), batches):
                 z = _features(extractor, x, num_classes)
                 moments.add(z, y)
                 spread.add(z)
+                inputs_seen.add(next(iter(tensors_of(x).values())))
         _check_counts(moments.counts)
         tensors = {name: value.to(z.dtype) for name, value in (moments.result() | spread.result()).items()}
         _check_prototypes(tensors["class_means"])
+        tensors |= {name: value.to(z.dtype) for name, value in inputs_seen.result().items()}
         inputs = {
             name: (tuple(x.shape[1:]), str(x.dtype).removeprefix("torch.")) for name, x in tensors_of(sample).items()
         }
@@ -173,7 +185,8 @@ class SourceStats(Statistics):
     @property
     def fingerprint(self) -> str:
         """SHA-256 of these statistics and of the model they belong to."""
-        tensors = ((name, value.float()) for name, value in sorted(self._tensors().items()))
+        ours = [(name, value) for name, value in sorted(self._tensors().items()) if name not in INPUT_STATISTICS]
+        tensors = ((name, value.float()) for name, value in ours)
         return tensor_files.digest((*tensors, (self.info.model, torch.empty(0))))
 
     def _tensors(self) -> dict[str, Tensor]:

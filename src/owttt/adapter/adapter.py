@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
-import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, is_dataclass
-from numbers import Real
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal, Self, cast, final
 
@@ -15,147 +13,23 @@ from torch import Tensor, nn
 
 from owttt._utils import state
 from owttt._utils import tensors as tensor_files
-from owttt._utils.suggest import suggest
-from owttt.detector import DEFAULT_SCORE, Detector, NamedScore, Score, Threshold, as_score, as_threshold, is_unit
+from owttt._utils.locks import Lock
+from owttt.adapter.answers import with_rejected
+from owttt.adapter.guard import Event, Log, implausible_features, implausible_inputs, implausible_state
+from owttt.detector import Detector, NamedScore, Score, Threshold
 from owttt.functional import wide
-from owttt.methods import find_method
 from owttt.methods.base import Method
-from owttt.methods.presets import preset_options
-from owttt.network.features import FeatureFunction, same_features, uncompiled
 from owttt.network.inputs import Fields, as_batch, own, tensors_of
-from owttt.source import SourceStats, fingerprint
 from owttt.types import ADAPT_THEN_PREDICT, PREDICT_THEN_ADAPT, UNKNOWN, Forward, Order, Prediction, Verdict
 
 KIND: Final = "adapter state"
+NETWORK: Final = "method.network."
+"""What the names of the network's tensors begin with, in an adapter's state."""
 ORDERS: Final = (PREDICT_THEN_ADAPT, ADAPT_THEN_PREDICT)
 CLASSIFIERS: Final = ("prototypes", "head")
 TEMPERATURE: Final = 0.1
 """By which cosines to the class means are divided to make logits, δ of the paper."""
 Classifier = Literal["prototypes", "head"]
-
-
-@torch.inference_mode(False)
-def wrap(
-    model: nn.Module,
-    method: str | Method | type[Method] = "owttt",
-    *,
-    source: SourceStats,
-    order: Order = PREDICT_THEN_ADAPT,
-    score: str | Score = DEFAULT_SCORE,
-    threshold: str | float | tuple[float, float] | Threshold = "adaptive",
-    window: int = 512,
-    classifier: Classifier = "prototypes",
-    features: str | FeatureFunction | None = None,
-    preset: str | None = None,
-    classes: Sequence[str] | None = None,
-    **options: Any,
-) -> Adapter:
-    """Wrap a classifier so that calling it predicts, rejects and adapts. The model itself is copied, never touched.
-
-    Args:
-        model: Any classifier whose penultimate features `source` was fitted on.
-        method: A name in `METHODS`, `package.module:Class`, a Method class, or a configured Method (then without
-            `options`).
-        source: What is known of the source data: `SourceStats.fit` or `.load`.
-        order: "predict-then-adapt", causal, the paper's Algorithm 1; "adapt-then-predict", the authors' program.
-        score: "cosine" (the paper's), "centered", "energy", "max-softmax", `package.module:function`, or a callable;
-            high = unknown.
-        threshold: "adaptive" (Otsu, weighted), "adaptive-unweighted" (as printed in the paper), "off", a number
-            (fixed), a pair (adaptive, kept within bounds), or a callable on the window of scores.
-        window: How many recent scores the threshold is computed from, N_m.
-        classifier: "prototypes", the nearest class mean (the paper); "head", the model's own logits.
-        features: Needed again only if `source` was fitted with a callable.
-        preset: The paper's options for a benchmark, see `PRESETS`; `options` go on top.
-        classes: Names of the known classes, for `Prediction.names`.
-        **options: Of the method.
-
-    Returns:
-        An adapter: call it with a batch and it answers with a `Prediction`.
-
-    Raises:
-        ValueError: The statistics belong to another model, a name or value is not one, or the method cannot adapt this
-            network.
-        TypeError: An option or a kind of argument does not exist.
-
-    Example:
-        >>> import torch, owttt
-        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
-        >>> loader = [(torch.randn(6, 4), torch.tensor([0, 1, 0, 1, 0, 1]))]
-        >>> source = owttt.SourceStats.fit(model, loader, num_classes=2, progress=False)
-        >>> adapter = owttt.wrap(model, "owttt", source=source, classes=["cat", "dog"])
-        >>> len(adapter(torch.randn(3, 4)).names)
-        3
-    """
-    if order not in ORDERS:
-        raise ValueError(f"order must be one of {list(ORDERS)}, got {order!r}.")
-    if classifier not in CLASSIFIERS:
-        raise ValueError(f"classifier must be 'prototypes' or 'head', got {classifier!r}.")
-    if not isinstance(source, SourceStats):
-        raise TypeError(f"source must be SourceStats (SourceStats.fit or .load), got {type(source).__name__}.")
-    if classes is not None and len(classes) != source.num_classes:
-        raise ValueError(f"The source statistics have {source.num_classes} classes, got {len(classes)} names.")
-    model = uncompiled(model)
-    found = fingerprint(model)
-    if found != source.info.model:
-        raise ValueError(
-            f"The source statistics were fitted on another model (fingerprint {source.info.model[:12]}…, this one is "
-            f"{found[:12]}…). Fit them on this model with SourceStats.fit, or pass the model they belong to; another "
-            "dtype or a wrapper around it makes it another model."
-        )
-    unbound = _make(method, preset, options)
-    scoring = _score(unbound, score)
-    network = same_features(copy.deepcopy(model), source.feature_point, source.info.head, features)
-    home = next((parameter.device for parameter in model.parameters()), source.mean.device)
-    return Adapter(
-        unbound.bind(network, source.view().to(home), order),
-        score=scoring,
-        threshold=as_threshold(threshold, unit=is_unit(scoring)),
-        window=window,
-        order=order,
-        classifier=classifier,
-        classes=None if classes is None else tuple(classes),
-    )
-
-
-def _score(method: Method, score: str | Score) -> Score:
-    """Return the method's own score, or the chosen one; both at once are an error."""
-    own = method.own_score
-    if own is None:
-        return as_score(score)
-    if score != DEFAULT_SCORE:
-        raise ValueError(
-            f"With these options {method.name!r} scores by itself ({own.name}), and score={score!r} would have no "
-            f"effect; leave it out, or turn that off: {own.way_out}."
-        )
-    return own
-
-
-def _make(method: str | Method | type[Method], preset: str | None, options: dict[str, Any]) -> Method:
-    if isinstance(method, Method):
-        if options or preset:
-            raise ValueError(
-                f"{type(method).__name__} is configured already; options and preset go to a name or a class."
-            )
-        return copy.deepcopy(method)
-    kind = find_method(method) if isinstance(method, str) else method
-    if not (isinstance(kind, type) and issubclass(kind, Method)):
-        raise TypeError(f"method must be a name, a Method or its class, got {kind!r}.")
-    known = inspect.signature(kind).parameters
-    wrong = sorted(set(options) - set(known))
-    if wrong:
-        hint = suggest(wrong[0], known)
-        raise TypeError(f"Method {kind.name!r} has no option {wrong}; it takes {sorted(known)}. {hint}")
-    for name, value in options.items():
-        _check_option(kind.name, name, value, known[name].default)
-    return kind(**(preset_options(preset, kind.name) if preset else {}) | options)
-
-
-def _check_option(method: str, name: str, value: Any, default: Any) -> None:
-    """Raise if an option that is a number, a truth or a word by default is something else."""
-    kinds = {bool: (bool, "true or false"), int: (Real, "a number"), float: (Real, "a number"), str: (str, "a word")}
-    kind, told = kinds.get(type(default), (object, ""))
-    if value is not None and not isinstance(value, kind):
-        raise TypeError(f"Option {name!r} of method {method!r} must be {told}, {default!r} by default; got {value!r}.")
 
 
 @final
@@ -165,8 +39,10 @@ class Adapter(nn.Module):
     In the paper's order a batch is predicted and judged once, and adapted to after. In the authors' order it is judged,
     adapted to, and predicted with the new weights, with a window of scores for either pass.
 
-    Bad input is refused before anything changes. If adapting itself fails (it has diverged), go back with `reset` or
-    `restore`.
+    A call is a transaction. Bad input is refused before anything changes; an error or an interruption leaves everything
+    as it was before the batch; an update that is not finite or beyond reason is taken back, and the batch is answered
+    without it (`Prediction.learned`). Samples that are nothing like the source data are rejected and never learned from
+    (`Prediction.outliers`). `events` tells of both. Several threads may share an adapter: calls wait for each other.
     """
 
     def __init__(
@@ -179,18 +55,24 @@ class Adapter(nn.Module):
         order: Order,
         classifier: Classifier,
         classes: tuple[str, ...] | None = None,
+        guard: bool = True,
     ) -> None:
         super().__init__()
         self.method = method
         self.order: Order = order
         self.classifier = classifier
         self.classes = classes
+        self.guard = guard
         prototypes = method.source.prototypes
         self.detector = Detector(score, threshold, window, like=prototypes)
         if order == ADAPT_THEN_PREDICT:
             self.training_detector = Detector(score, threshold, window, like=prototypes)
         self._source = method.source.fingerprint
         self._initial = state.snapshot(self, method.optimizer)
+        self._shadow = state.Shadow()
+        self._mechanics = state.Mechanics(self)
+        self._log = Log()
+        self._lock = Lock()
 
     def forward(self, x: Tensor | Mapping[str, Tensor]) -> Prediction:
         """Predict a batch and adapt to it, in the adapter's order.
@@ -205,33 +87,41 @@ class Adapter(nn.Module):
             ValueError: The batch is not like the source data; nothing has changed then.
             TypeError: Likewise, of another type.
         """
-        checked = self._checked(x)
-        with torch.inference_mode(False), torch.enable_grad():
-            batch = own(checked)
-            if self.order == PREDICT_THEN_ADAPT:
-                out, verdict = self._judged(batch, self.detector, graph=self.method.backpropagates)
-                prediction = self._prediction(out, verdict)
-                self.method.adapt(batch, out, verdict)
-                return prediction
-            if self.method.adapts:
-                judged = self._judged(batch, self.training_detector, graph=self.method.backpropagates)
-                self.method.adapt(batch, *judged)
-            return self._prediction(*self._judged(batch, self.detector, graph=False))
+        with self._lock, torch.inference_mode(False), torch.enable_grad():
+            answer = self._without_outliers(own(self._checked(x)), self._transaction)
+            self._log.batches += 1
+            return answer
 
     @torch.no_grad()
     def predict(self, x: Tensor | Mapping[str, Tensor]) -> Prediction:
         """Predict a batch with the model as it is now; nothing is learned or remembered."""
-        out = self.method(self._checked(x))
-        return self._prediction(out, self.detector.judge(self.detector.scores(out, self.method.source)))
+        with self._lock:
+            return self._without_outliers(self._checked(x), self._answer)
 
     @torch.inference_mode(False)
     def reset(self) -> None:
         """Put everything back as it was before the first batch."""
-        state.load(self._initial, self, self.method.optimizer)
+        with self._lock:
+            state.load(self._initial, self, self.method.optimizer)
+            self._log = Log()
+
+    @property
+    def events(self) -> list[Event]:
+        """What the guard did lately, oldest first: samples left out, updates taken back."""
+        return list(self._log.events)
 
     def save(self, path: str | Path) -> None:
-        """Write the complete state (weights, optimizer, windows, pool, Gaussians) to a safetensors file, atomically."""
-        tensor_files.write(path, state.collect(self, self.method.optimizer), {"kind": KIND, **self.config})
+        """Write the complete state (weights, optimizer, windows, pool, Gaussians) to a safetensors file, atomically.
+
+        Raises:
+            FloatingPointError: A tensor of the state is not finite; nothing is written.
+        """
+        with self._lock:
+            tensors = state.collect(self, self.method.optimizer)
+            broken = state.not_finite(tensors)
+            if broken:
+                raise FloatingPointError(f"This state is not worth keeping: {broken[:5]} are not finite. Call reset().")
+            tensor_files.write(path, tensors, {"kind": KIND, **self.config})
 
     @torch.inference_mode(False)
     def restore(self, path: str | Path) -> Self:
@@ -243,8 +133,9 @@ class Adapter(nn.Module):
         if different:
             pairs = "; ".join(f"{name}: file {theirs.get(name)!r}, here {mine.get(name)!r}" for name in different)
             raise ValueError(f"{path}: the state of an adapter made differently. {pairs}.")
-        state.check(tensors, self, str(path))
-        state.load(tensors, self, self.method.optimizer)
+        with self._lock:
+            state.check(tensors, self, str(path), self.method.optimizer)
+            state.load(tensors, self, self.method.optimizer)
         return self
 
     @property
@@ -258,6 +149,7 @@ class Adapter(nn.Module):
             "threshold": _name(self.detector.threshold),
             "window": self.detector.window.capacity,
             "classifier": self.classifier,
+            "guard": self.guard,
             "features": self.method.source.info.feature_point,
             "class_covariance": "diagonal" if self.method.source.diagonal else "full",
             "source": self._source,
@@ -272,10 +164,118 @@ class Adapter(nn.Module):
         del mode
         return super().train(False)
 
+    def _without_outliers(self, batch: Any, answer: Callable[[Any], Prediction]) -> Prediction:
+        """Answer a batch, samples that are nothing like the source data apart: they are rejected and teach nothing."""
+        first = next(iter(tensors_of(batch).values()))
+        odd = torch.zeros(len(batch), dtype=torch.bool, device=first.device)
+        if self.guard:
+            odd = implausible_inputs(first, self.method.source)
+        while not bool(odd.all()):
+            try:
+                return self._joined(answer(batch[~odd] if bool(odd.any()) else batch), odd)
+            except _Outliers as found:
+                odd = odd.masked_scatter(~odd, found.odd)
+        return self._joined(None, odd)
+
+    def _transaction(self, batch: Any) -> Prediction:
+        """Predict and adapt; whatever goes wrong, and if the new state is not plausible, leave all as it was."""
+        before = self._shadow.take(self, self.method.optimizer)
+        try:
+            prediction, wrong = self._learned(batch)
+        except BaseException:
+            self._roll_back(before)
+            raise
+        if prediction is not None and not wrong:
+            return prediction
+        self._roll_back(before)
+        self._tell("rolled back", f"{wrong} not finite, or grown beyond reason")
+        return replace(self._answer(batch), learned=False)
+
+    def _implausible(self) -> str:
+        """Return the name of a tensor that must not be kept, or an empty one."""
+        if not self.guard or not self.method.adapts:
+            return ""
+        return implausible_state(state.collect(self, self.method.optimizer), self._initial, NETWORK)
+
+    def _roll_back(self, before: dict[str, Tensor]) -> None:
+        """Put the state back, also if this is interrupted."""
+        interrupted: KeyboardInterrupt | None = None
+        while True:
+            try:
+                self._mechanics.put_back(before)
+                state.load(before, self, self.method.optimizer)
+                break
+            except KeyboardInterrupt as error:
+                interrupted = error
+        if interrupted is not None:
+            raise interrupted
+
+    def _learned(self, batch: Any) -> tuple[Prediction | None, str]:
+        """Predict and adapt, in the adapter's order; say what is wrong with the state that came of it, if anything."""
+        if self.order == PREDICT_THEN_ADAPT:
+            out, verdict = self._judged(batch, self.detector, graph=self.method.backpropagates)
+            prediction = self._prediction(out, verdict)
+            self.method.adapt(batch, out, verdict)
+            return prediction, self._implausible()
+        if not self.method.adapts:
+            return self._prediction(*self._judged(batch, self.detector, graph=False)), ""
+        self.method.adapt(batch, *self._judged(batch, self.training_detector, graph=self.method.backpropagates))
+        if wrong := self._implausible():
+            return None, wrong
+        try:
+            return self._prediction(*self._judged(batch, self.detector, graph=False)), ""
+        except _Outliers:
+            return None, "features after the update"
+
+    @torch.no_grad()
+    def _answer(self, batch: Any) -> Prediction:
+        """Predict only."""
+        out = self._forward(batch)
+        return self._prediction(out, self.detector.judge(self.detector.scores(out, self.method.source)))
+
+    def _forward(self, x: Any) -> Forward:
+        """Run the network; samples whose features are nothing like the source's are told apart."""
+        out: Forward = self.method(x)
+        if self.guard and bool((odd := implausible_features(out.features, self.method.source)).any()):
+            raise _Outliers(odd)
+        return out
+
+    def _joined(self, answer: Prediction | None, odd: Tensor) -> Prediction:
+        """Return the answers of a batch with the outliers in their places."""
+        if answer is not None and not bool(odd.any()):
+            return replace(answer, outliers=odd)
+        self._tell("outliers", f"{int(odd.sum())} of {len(odd)} samples are nothing like the source data")
+        return with_rejected(answer, odd, self._rejection(len(odd)))
+
+    def _rejection(self, count: int) -> Prediction:
+        """Return "unknown" for so many samples: as unknown as anything in the window, and no class is likelier."""
+        like = self.method.source.prototypes
+        worst = torch.cat((self.detector.window.values, like.new_ones(1))).amax()
+        unknown = torch.full((count,), UNKNOWN, device=like.device)
+        return Prediction(
+            labels=unknown,
+            scores=worst.repeat(count),
+            threshold=like.new_tensor(torch.inf),
+            logits=like.new_zeros(count, self.method.source.num_classes),
+            closed=torch.zeros_like(unknown),
+            confidence=like.new_zeros(count),
+            classes=self.classes,
+        )
+
+    def _tell(self, kind: str, detail: str) -> None:
+        """Note what the guard did, and warn the first time."""
+        if not self._log.events:
+            warnings.warn(
+                f"Batch {self._log.batches}: {detail} ({kind}). See adapter.events; this is said once.",
+                UserWarning,
+                stacklevel=6,
+            )
+        self._log.add(kind, detail)
+
     def _judged(self, x: Tensor, detector: Detector, *, graph: bool) -> tuple[Forward, Verdict]:
         """Run the network and the detector on a batch, and remember its scores."""
         with torch.set_grad_enabled(graph):
-            out: Forward = self.method(x)
+            out = self._forward(x)
         scores = detector.scores(out, self.method.source)
         verdict = detector.judge(scores)
         detector.observe(scores)
@@ -330,6 +330,14 @@ class Adapter(nn.Module):
         if x.is_floating_point() and not x.isfinite().all():
             bad = (~x.isfinite()).reshape(len(x), -1).any(dim=1).nonzero().flatten().tolist()
             raise ValueError(f"The batch holds NaN or Inf in {len(bad)} of {len(x)} samples: {bad[:10]}.")
+
+
+class _Outliers(Exception):  # noqa: N818  (no error: the rest of the batch is answered)
+    """Some samples of a batch have features that are nothing like the source's."""
+
+    def __init__(self, odd: Tensor) -> None:
+        super().__init__()
+        self.odd = odd
 
 
 def _told(names: Iterable[str]) -> str:

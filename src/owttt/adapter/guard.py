@@ -1,0 +1,92 @@
+"""What is plausible: samples that the source data gives no reason to learn from, and states not to be kept.
+
+A sample is an outlier if a value of it lies farther from the middle of the source's range than `RANGES` times that
+range (a picture scaled by 255, a pixel of 1e30), if the mean of a channel is more than `DEVIATIONS` deviations from the
+source's, or if its features are `NORMS` times as long as the source's are. A state is implausible if a tensor of the
+network is not finite or `GROWTH` times as long as it was at first. All limits are far beyond what a corruption, another
+camera or the paper's updates come to.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final, final
+
+import torch
+from torch import Tensor
+
+from owttt.functional import wide
+from owttt.source import SourceStats
+from owttt.source.moments import channels
+
+RANGES: Final = 5.0
+DEVIATIONS: Final = 50.0
+NORMS: Final = 20.0
+GROWTH: Final = 100.0
+KEPT_EVENTS: Final = 100
+
+
+@final
+@dataclass(frozen=True)
+class Event:
+    """Something that the guard did: at which batch (counted from 0), what, and why."""
+
+    batch: int
+    kind: str
+    """ "outliers": samples were left out; "rolled back": nothing was learned from a batch."""
+    detail: str
+
+
+@final
+@dataclass
+class Log:
+    """The last events, and how many batches there were."""
+
+    batches: int = 0
+    events: deque[Event] = field(default_factory=lambda: deque(maxlen=KEPT_EVENTS))
+
+    def add(self, kind: str, detail: str) -> Event:
+        """Note what was done with the present batch."""
+        event = Event(self.batches, kind, detail)
+        self.events.append(event)
+        return event
+
+
+def implausible_inputs(x: Tensor, source: SourceStats) -> Tensor:
+    """Return which samples `(B,)` lie far outside what the source data was; none where it does not say."""
+    nothing = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    if source.input_range is None or source.input_mean is None or source.input_std is None:
+        return nothing
+    if str(x.dtype).removeprefix("torch.") != source.info.input_dtype:
+        return nothing
+    low, high = wide(source.input_range)
+    flat = wide(x).reshape(len(x), -1)
+    reach = RANGES * (high - low).clamp_min(1e-12)
+    middle = (low + high) / 2
+    far = ((flat.amax(dim=1) - middle) > reach) | ((middle - flat.amin(dim=1)) > reach)
+    means = channels(wide(x)).mean(dim=2)
+    shifted = ((means - source.input_mean).abs() > DEVIATIONS * source.input_std.clamp_min(1e-6)).any(dim=1)
+    return torch.logical_or(far, shifted)
+
+
+def implausible_features(features: Tensor, source: SourceStats) -> Tensor:
+    """Return which samples `(B,)` have features that are not finite, or far longer than the source's."""
+    exact = wide(features.detach())
+    usual = (source.mean.square().sum() + source.covariance.diagonal().sum()).sqrt()
+    return torch.logical_or(~exact.isfinite().all(dim=1), exact.norm(dim=1) > NORMS * usual.clamp_min(1e-6))
+
+
+def implausible_state(tensors: dict[str, Tensor], first: dict[str, Tensor], network: str) -> str:
+    """Return the name of a tensor that is not finite, or of the network's and grown beyond reason; "" if none is."""
+    floating = {name: value for name, value in tensors.items() if value.is_floating_point()}
+    norms = dict(zip(floating, torch._foreach_norm(list(floating.values())), strict=True)) if floating else {}
+    for name, norm in norms.items():
+        length = float(norm)
+        if not length < float("inf"):
+            return name
+        if name.startswith(network) and name in first:
+            start = float(first[name].norm()) + first[name].numel() ** 0.5
+            if length > GROWTH * start:
+                return name
+    return ""

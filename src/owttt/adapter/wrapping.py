@@ -1,0 +1,151 @@
+"""Wrapping: from a classifier, its source statistics and choices to an adapter."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import nn
+
+from owttt._utils.suggest import suggest
+from owttt.adapter.adapter import CLASSIFIERS, ORDERS, Adapter, Classifier
+from owttt.detector import DEFAULT_SCORE, Score, Threshold, as_score, as_threshold, is_unit
+from owttt.methods import find_method
+from owttt.methods.base import Method
+from owttt.methods.presets import preset_options
+from owttt.network.features import FeatureFunction, same_features, uncompiled
+from owttt.source import SourceStats, fingerprint
+from owttt.types import PREDICT_THEN_ADAPT, Order
+
+
+@torch.inference_mode(False)
+def wrap(
+    model: nn.Module,
+    method: str | Method | type[Method] = "owttt",
+    *,
+    source: SourceStats,
+    order: Order = PREDICT_THEN_ADAPT,
+    score: str | Score = DEFAULT_SCORE,
+    threshold: str | float | tuple[float, float] | Threshold = "adaptive",
+    window: int = 512,
+    classifier: Classifier = "prototypes",
+    features: str | FeatureFunction | None = None,
+    preset: str | None = None,
+    classes: Sequence[str] | None = None,
+    guard: bool = True,
+    **options: Any,
+) -> Adapter:
+    """Wrap a classifier so that calling it predicts, rejects and adapts. The model itself is copied, never touched.
+
+    Args:
+        model: Any classifier whose penultimate features `source` was fitted on.
+        method: A name in `METHODS`, `package.module:Class`, a Method class, or a configured Method (then without
+            `options`).
+        source: What is known of the source data: `SourceStats.fit` or `.load`.
+        order: "predict-then-adapt", causal, the paper's Algorithm 1; "adapt-then-predict", the authors' program.
+        score: "cosine" (the paper's), "centered", "energy", "max-softmax", `package.module:function`, or a callable;
+            high = unknown.
+        threshold: "adaptive" (Otsu, weighted), "adaptive-unweighted" (as printed in the paper), "off", a number
+            (fixed), a pair (adaptive, kept within bounds), or a callable on the window of scores.
+        window: How many recent scores the threshold is computed from, N_m.
+        classifier: "prototypes", the nearest class mean (the paper); "head", the model's own logits.
+        features: Needed again only if `source` was fitted with a callable.
+        preset: The paper's options for a benchmark, see `PRESETS`; `options` go on top.
+        classes: Names of the known classes, for `Prediction.names`.
+        guard: Whether samples that are nothing like the source data are left out, and updates that are not finite or
+            beyond reason taken back (see `owttt.adapter.guard`).
+        **options: Of the method.
+
+    Returns:
+        An adapter: call it with a batch and it answers with a `Prediction`.
+
+    Raises:
+        ValueError: The statistics belong to another model, a name or value is not one, or the method cannot adapt this
+            network.
+        TypeError: An option or a kind of argument does not exist.
+
+    Example:
+        >>> import torch, owttt
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+        >>> loader = [(torch.randn(6, 4), torch.tensor([0, 1, 0, 1, 0, 1]))]
+        >>> source = owttt.SourceStats.fit(model, loader, num_classes=2, progress=False)
+        >>> adapter = owttt.wrap(model, "owttt", source=source, classes=["cat", "dog"])
+        >>> len(adapter(torch.randn(3, 4)).names)
+        3
+    """
+    if order not in ORDERS:
+        raise ValueError(f"order must be one of {list(ORDERS)}, got {order!r}.")
+    if classifier not in CLASSIFIERS:
+        raise ValueError(f"classifier must be 'prototypes' or 'head', got {classifier!r}.")
+    if not isinstance(source, SourceStats):
+        raise TypeError(f"source must be SourceStats (SourceStats.fit or .load), got {type(source).__name__}.")
+    if classes is not None and len(classes) != source.num_classes:
+        raise ValueError(f"The source statistics have {source.num_classes} classes, got {len(classes)} names.")
+    model = uncompiled(model)
+    found = fingerprint(model)
+    if found != source.info.model:
+        raise ValueError(
+            f"The source statistics were fitted on another model (fingerprint {source.info.model[:12]}…, this one is "
+            f"{found[:12]}…). Fit them on this model with SourceStats.fit, or pass the model they belong to; another "
+            "dtype or a wrapper around it makes it another model."
+        )
+    unbound = make_method(method, preset, options)
+    scoring = _score(unbound, score)
+    network = same_features(copy.deepcopy(model), source.feature_point, source.info.head, features)
+    home = next((parameter.device for parameter in model.parameters()), source.mean.device)
+    return Adapter(
+        unbound.bind(network, source.view().to(home), order),
+        score=scoring,
+        threshold=as_threshold(threshold, unit=is_unit(scoring)),
+        window=window,
+        order=order,
+        classifier=classifier,
+        classes=None if classes is None else tuple(classes),
+        guard=guard,
+    )
+
+
+def _score(method: Method, score: str | Score) -> Score:
+    """Return the method's own score, or the chosen one; both at once are an error."""
+    own = method.own_score
+    if own is None:
+        return as_score(score)
+    if score != DEFAULT_SCORE:
+        raise ValueError(
+            f"With these options {method.name!r} scores by itself ({own.name}), and score={score!r} would have no "
+            f"effect; leave it out, or turn that off: {own.way_out}."
+        )
+    return own
+
+
+def make_method(method: str | Method | type[Method], preset: str | None, options: dict[str, Any]) -> Method:
+    """Return a method that is not bound to a network yet, its options checked."""
+    if isinstance(method, Method):
+        if options or preset:
+            raise ValueError(
+                f"{type(method).__name__} is configured already; options and preset go to a name or a class."
+            )
+        return copy.deepcopy(method)
+    kind = find_method(method) if isinstance(method, str) else method
+    if not (isinstance(kind, type) and issubclass(kind, Method)):
+        raise TypeError(f"method must be a name, a Method or its class, got {kind!r}.")
+    known = inspect.signature(kind).parameters
+    wrong = sorted(set(options) - set(known))
+    if wrong:
+        hint = suggest(wrong[0], known)
+        raise TypeError(f"Method {kind.name!r} has no option {wrong}; it takes {sorted(known)}. {hint}")
+    for name, value in options.items():
+        _check_option(kind.name, name, value, known[name].default)
+    return kind(**(preset_options(preset, kind.name) if preset else {}) | options)
+
+
+def _check_option(method: str, name: str, value: Any, default: Any) -> None:
+    """Raise if an option that is a number, a truth or a word by default is something else."""
+    kinds = {bool: (bool, "true or false"), int: (Real, "a number"), float: (Real, "a number"), str: (str, "a word")}
+    kind, told = kinds.get(type(default), (object, ""))
+    if value is not None and not isinstance(value, kind):
+        raise TypeError(f"Option {name!r} of method {method!r} must be {told}, {default!r} by default; got {value!r}.")

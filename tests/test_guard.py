@@ -1,0 +1,263 @@
+"""A call is a transaction: whatever happens in it, the adapter is as before, or has learned something plausible."""
+
+import copy
+import pickle
+import signal
+import sys
+import threading
+import time
+
+import pytest
+import torch
+
+from owttt import METHODS, UNKNOWN, Method, SourceStats, wrap
+from owttt._utils import state
+from owttt.adapter.guard import implausible_inputs, implausible_state
+from tests.world import CLASSES, make_world
+
+WORLD = make_world(dtype=torch.float32)
+BATCHES = [x for x, _ in WORLD.stream]
+ORDERS = ("predict-then-adapt", "adapt-then-predict")
+
+
+def made(method="owttt", **options):
+    return wrap(WORLD.model, method, source=WORLD.source, **options)
+
+
+def whole(adapter):
+    return state.snapshot(adapter, adapter.method.optimizer)
+
+
+def same(a, b):
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, TimeoutError])
+def test_an_error_leaves_everything_as_it_was(method, order, error, monkeypatch):
+    adapter, twin = made(method, order=order), made(method, order=order)
+    for x in BATCHES[:2]:
+        adapter(x), twin(x)
+    before = whole(adapter)
+    learn = adapter.method.adapt
+
+    def fails(x, out, verdict):
+        learn(x, out, verdict)
+        raise error("in the middle")
+
+    monkeypatch.setattr(adapter.method, "adapt", fails)
+    if adapter.method.adapts or order == ORDERS[0]:
+        with pytest.raises(error):
+            adapter(BATCHES[2])
+    monkeypatch.undo()
+    if adapter.method.adapts or order == ORDERS[0]:
+        assert same(before, whole(adapter))
+        assert torch.equal(adapter(BATCHES[3]).scores, twin(BATCHES[3]).scores), "it goes on as if nothing had been"
+        assert same(whole(adapter), whole(twin))
+
+
+def test_an_error_before_the_first_step_takes_the_optimizer_s_memory_back():
+    adapter = made("tent")
+    learn = adapter.method.adapt
+
+    def fails(x, out, verdict):
+        learn(x, out, verdict)
+        raise RuntimeError
+
+    adapter.method.adapt = fails
+    with pytest.raises(RuntimeError):
+        adapter(BATCHES[0])
+    assert adapter.method.optimizer.state_dict()["state"] == {}
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
+@pytest.mark.parametrize("method", ["owttt", "tent", "bn"])
+def test_interruptions_at_any_moment(method):
+    """Ctrl-C wherever it comes: the state is that before the batch, or that after it, and so is what comes next."""
+    adapter = made(method)
+    adapter(BATCHES[0])
+    start = whole(adapter)
+    began = time.perf_counter()
+    adapter(BATCHES[1])
+    length = time.perf_counter() - began
+    after, later = whole(adapter), adapter.predict(BATCHES[2]).scores
+    interrupted = 0
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    old = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for trial in range(60):
+            state.load(start, adapter, adapter.method.optimizer)
+            try:
+                signal.setitimer(signal.ITIMER_REAL, max(1e-4, length * (trial + 0.5) / 60))
+                adapter(BATCHES[1])
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                interrupted += 1
+            now = whole(adapter)
+            assert same(now, start) or same(now, after), trial
+            if same(now, after):
+                assert torch.equal(adapter.predict(BATCHES[2]).scores, later)
+    finally:
+        signal.signal(signal.SIGALRM, old)
+    assert interrupted > 5, "or this shows nothing"
+
+
+def bad_batches():
+    x = BATCHES[0]
+    one = {
+        "scaled by 255": x[3] * 255 * 20,
+        "a pixel of 1e30": x[3].clone().index_fill_(1, torch.tensor([2]), 1e30),
+        "a channel far off": x[3] + 1e4,
+    }
+    return {name: torch.cat((x[:3], picture[None], x[4:])) for name, picture in one.items()}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", bad_batches())
+def test_one_bad_picture_ruins_nothing(method, order, name):
+    """It is rejected and told, and the rest is answered and learned from as if it had not been there."""
+    adapter, without = made(method, order=order), made(method, order=order)
+    with pytest.warns(UserWarning, match=r"Batch 0: 1 of \d+ samples are nothing like the source data"):
+        out = adapter(bad_batches()[name])
+    rest = torch.tensor([n != 3 for n in range(len(out))])
+    expected = without(BATCHES[0][rest])
+    assert out.outliers.tolist() == (~rest).tolist()
+    assert int(out.labels[3]) == UNKNOWN
+    assert torch.equal(out.labels[rest], expected.labels)
+    assert torch.equal(out.scores[rest], expected.scores)
+    assert float(out.scores[3]) >= float(out.scores.max())
+    assert same(whole(adapter), whole(without))
+    assert [(event.batch, event.kind) for event in adapter.events] == [(0, "outliers")]
+    adapter(BATCHES[1])
+    assert len(adapter.events) == 1
+    adapter.reset()
+    assert adapter.events == []
+
+
+def test_a_batch_of_outliers_is_answered():
+    adapter = made()
+    with pytest.warns(UserWarning, match="nothing like the source data"):
+        out = adapter(torch.full_like(BATCHES[0], 1e20))
+    assert (out.labels == UNKNOWN).all()
+    assert not out.learned
+    assert out.logits.shape == (len(out), CLASSES)
+    with pytest.warns(UserWarning, match="nothing like the source data"):
+        assert (made().predict(torch.full_like(BATCHES[0], 1e20)).labels == UNKNOWN).all()
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_an_update_beyond_reason_is_taken_back(order):
+    adapter, plain = made("ttac", lr=1e30, order=order), made("test", order=order)
+    with pytest.warns(UserWarning, match="rolled back"):
+        outs = [adapter(x) for x in BATCHES[:3]]
+    assert not any(out.learned for out in outs)
+    assert [event.kind for event in adapter.events] == ["rolled back"] * 3
+    first = plain.predict(BATCHES[0])
+    assert torch.equal(outs[0].closed, first.closed), "it answers as the model that it was"
+    assert not implausible_state(whole(adapter), whole(adapter), "method.network.")
+
+
+def test_ordinary_streams_never_meet_the_guard():
+    for method in METHODS:
+        guarded, free = made(method), made(method, guard=False)
+        for x in BATCHES:
+            assert torch.equal(guarded(x).scores, free(x).scores)
+        assert guarded.events == []
+
+
+def test_states_that_are_not_finite_are_neither_kept_nor_taken(tmp_path):
+    adapter = made()
+    adapter(BATCHES[0])
+    adapter.save(tmp_path / "good")
+    next(adapter.method.network.parameters()).data[0] = torch.nan
+    with pytest.raises(FloatingPointError, match="This state is not worth keeping"):
+        adapter.save(tmp_path / "bad")
+    assert not (tmp_path / "bad").exists()
+    adapter.restore(tmp_path / "good")
+    tensors = state.snapshot(adapter, adapter.method.optimizer)
+    key = next(name for name in tensors if name.startswith("optimizer."))
+    for wrong in (torch.zeros(3, 3), torch.full_like(tensors[key], torch.inf)):
+        with pytest.raises(ValueError, match=r"do not fit|hold NaN or infinity"):
+            state.check({**tensors, key: wrong}, adapter, "f", adapter.method.optimizer)
+    with pytest.raises(ValueError, match="do not fit"):
+        state.check({**tensors, "optimizer.99.momentum_buffer": tensors[key]}, adapter, "f", adapter.method.optimizer)
+
+
+def test_inputs_are_held_against_the_source(tmp_path):
+    source = WORLD.source
+    assert source.input_range.tolist() == [float(WORLD.x.min()), float(WORLD.x.max())]
+    flat = WORLD.x.transpose(0, 1).flatten(1)
+    assert torch.allclose(source.input_mean, flat.mean(dim=1), atol=1e-5)
+    assert torch.allclose(source.input_std, flat.std(dim=1, correction=0), atol=1e-5)
+    source.save(tmp_path / "s")
+    again = SourceStats.load(tmp_path / "s")
+    assert torch.equal(again.input_range, source.input_range)
+    assert again.fingerprint == source.fingerprint
+    early = SourceStats(source.info, {n: t for n, t in source._tensors().items() if not n.startswith("input_")})
+    assert early.fingerprint == source.fingerprint, "those fitted before have the same one"
+    assert not implausible_inputs(torch.full((2, 1, 8, 8), 1e30), early).any(), "and say nothing of inputs"
+
+
+def test_copies_have_a_lock_of_their_own():
+    adapter = made()
+    adapter(BATCHES[0])
+    for other in (copy.deepcopy(adapter), pickle.loads(pickle.dumps(adapter))):
+        assert torch.equal(other.predict(BATCHES[1]).scores, adapter.predict(BATCHES[1]).scores)
+        assert other._lock is not adapter._lock
+
+
+def test_threads_wait_for_each_other():
+    """Every answer of `predict` is right beside others, and calls from several threads leave a sound state."""
+    adapter = made()
+    adapter(BATCHES[0])
+    expected = [adapter.predict(x).scores for x in BATCHES]
+    wrong, errors = [], []
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def ask(offset):
+        try:
+            for turn in range(30):
+                n = (turn + offset) % len(BATCHES)
+                if not torch.equal(adapter.predict(BATCHES[n]).scores, expected[n]):
+                    wrong.append(n)
+        except Exception as error:
+            errors.append(error)
+
+    def learn():
+        try:
+            for x in BATCHES[:6]:
+                adapter(x)
+        except Exception as error:
+            errors.append(error)
+
+    try:
+        for target in (ask, lambda _: learn()):
+            threads = [threading.Thread(target=target, args=(number,)) for number in range(4)]
+            [thread.start() for thread in threads]
+            [thread.join() for thread in threads]
+    finally:
+        sys.setswitchinterval(interval)
+    assert (wrong, errors) == ([], [])
+    assert adapter._log.batches == 1 + 4 * 6
+    assert not state.not_finite(whole(adapter))
+
+
+def test_a_method_of_one_s_own_is_guarded_too():
+    class Explodes(Method):
+        def setup(self):
+            self.optimize_backbone(1.0, 0.0)
+
+        def adapt(self, x, out, verdict):
+            for parameter in self.network.backbone_parameters():
+                parameter.data.mul_(1e9)
+
+    adapter = wrap(WORLD.model, Explodes, source=WORLD.source)
+    with pytest.warns(UserWarning, match="rolled back"):
+        assert not adapter(BATCHES[0]).learned
+    assert torch.equal(adapter.predict(BATCHES[0]).closed, made("test").predict(BATCHES[0]).closed)
