@@ -172,3 +172,13 @@ def test_labels_alone_and_one_batch_at_a_time():
     assert math.isnan(metrics.compute()["acc_closed"]), "labels alone do not say the best known class"
     with pytest.raises(ValueError, match="Expected labels of shape"):
         metrics.update(torch.tensor([1, 2]), torch.tensor([1]))
+
+
+def test_labels_alone_that_left_the_window_are_forgotten():
+    out, y, _ = random_run(6, n=40)
+    metrics = OpenWorldMetrics(5, window=30)
+    metrics.update(torch.tensor([0, 1]), torch.tensor([0, 1]))
+    assert math.isnan(metrics.compute()["acc_closed"])
+    metrics.update(out, y)
+    assert not math.isnan(metrics.compute()["acc_closed"])
+    assert not math.isnan(metrics.compute()["auroc"])

@@ -147,7 +147,11 @@ def as_threshold(threshold: str | float | tuple[float, float] | Threshold, *, un
         named = THRESHOLDS[threshold]
         return replace(named, unit=unit) if isinstance(named, Otsu) else named
     if isinstance(threshold, tuple | list):
-        if len(threshold) != 2 or not threshold[0] <= threshold[1]:
+        if (
+            len(threshold) != 2
+            or not all(isinstance(end, Real) for end in threshold)
+            or not threshold[0] <= threshold[1]
+        ):
             raise ValueError(f"Bounds of a threshold are two numbers, the lower one first, got {threshold}.")
         low, high = threshold
         return Otsu(low=low, high=high, unit=unit)

@@ -160,6 +160,8 @@ class _Counts(NamedTuple):
     right: float = 0
     rejected: float = 0
     closed: float = 0
+    unsaid: float = 0
+    """Known samples whose best known class was not told."""
     unknown: float = 0
     caught: float = 0
 
@@ -174,7 +176,7 @@ class _Counts(NamedTuple):
             "acc_s": acc_s,
             "acc_n": acc_n,
             "acc_h": float(harmonic_mean(torch.tensor(acc_s).double(), torch.tensor(acc_n).double())),
-            "acc_closed": _share(self.closed, self.known),
+            "acc_closed": math.nan if self.unsaid else _share(self.closed, self.known),
             "known_rejected": _share(self.rejected, self.known),
             "n_known": self.known,
             "n_unknown": self.unknown,
@@ -185,12 +187,12 @@ def _count(rows: Tensor, num_classes: int) -> _Counts:
     y, labels, closed = rows[:3]
     unknown = (y < 0) | (y >= num_classes)
     known, rejected = ~unknown, labels == UNKNOWN
-    right_closed = math.nan if bool(closed.isnan().any()) else float(((closed == y) & known).sum())
     return _Counts(
         known=float(known.sum()),
         right=float(((labels == y) & known).sum()),
         rejected=float((rejected & known).sum()),
-        closed=right_closed,
+        closed=float(((closed == y) & known).sum()),
+        unsaid=float((closed.isnan() & known).sum()),
         unknown=float(unknown.sum()),
         caught=float((rejected & unknown).sum()),
     )

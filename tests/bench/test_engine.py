@@ -16,7 +16,7 @@ from owttt.bench.engine import cost, execute
 from owttt.bench.results import Results
 from owttt.bench.running import Run
 from owttt.bench.spec import RunSpec
-from owttt.bench.steps import EXAMPLES, Step, examples
+from owttt.bench.steps import EXAMPLES, Step, examples, outcome
 from owttt.data import StreamSpec
 
 
@@ -164,3 +164,32 @@ def test_examples_of_every_verdict_are_spread_over_the_stream():
             assert (one["predicted"], one["label"]) == (predicted[one["place"]], labels[one["place"]])
     few = examples([Step({}, 0.5, np.ones(2), np.array([0, 0]), np.array([0, 1]), {}, 0.0)])
     assert [len(some) for some in few.values()] == [0, 0, 0, 1, 1]
+
+
+def test_what_a_method_lets_watch_may_come_and_go():
+    labels = np.array([0, -1])
+    metrics = dict.fromkeys(("acc_s", "acc_n", "acc_h", "acc_closed", "known_rejected"), 0.5)
+    done = [Step(metrics, 0.5, np.array([0.1, 0.9]), labels, labels, watch, 0.0) for watch in ({"a": 1.0}, {"b": 2.0})]
+    curves = outcome(done)["curves"]
+    assert curves["a"][0] == 1.0
+    assert np.isnan(curves["a"][1])
+    assert curves["b"][1] == 2.0
+
+
+def test_the_code_of_a_score_of_one_s_own_decides_its_numbers(specs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine_score.py").write_text("def mine(out, source):\n    return out.features.norm(dim=1)\n")
+    spec = replace(specs[0], score="mine_score:mine")
+    assert next(execute([spec], tmp_path / "r")).fresh
+    assert not next(execute([spec], tmp_path / "r")).fresh
+    (tmp_path / "mine_score.py").write_text("def mine(out, source):\n    return -out.features.norm(dim=1)\n")
+    assert next(execute([spec], tmp_path / "r")).fresh, "changed code is another run"
+    assert "code" not in Run(specs[0]).fingerprints, "ours are known by the version of the algorithm"
+
+
+def test_leaving_stops_the_processes(specs, tmp_path):
+    many = [replace(specs[0], stream=replace(specs[0].stream, seed=seed)) for seed in range(60)]
+    under_way = execute(many, tmp_path / "r", jobs=2)
+    next(under_way)
+    under_way.close()
+    assert len(records(tmp_path / "r")) < 40, "what was not begun is not run"

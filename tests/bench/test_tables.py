@@ -8,7 +8,7 @@ import pytest
 from owttt import METHODS, PRESETS
 from owttt.adapter import make_method
 from owttt.bench import tables as module
-from owttt.bench.tables import changed, find, paper
+from owttt.bench.tables import changed, find, paper, read
 from owttt.data.corruptions.images import COMMON
 
 SLIPS = {(49.38, 98.48, 64.95)}
@@ -127,3 +127,40 @@ def test_nothing_in_the_file_is_overlooked():
         "baseline",
     }
     assert all(set(table) <= known for table in content.values())
+
+
+OWN = """
+[mine]
+title = "Mine"
+label = "Mine"
+model = "m"
+known = "npz:x.npz"
+rows = ["test"]
+columns = ["mnist@same"]
+corruptions = {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("corruptions", "message"),
+    [
+        ('["all"]', "name the corruptions instead of all"),
+        ('"all"', "corruptions must be a list of names"),
+        ("[]", "this table has none"),
+    ],
+)
+def test_tables_of_one_s_own_are_checked(tmp_path, corruptions, message):
+    def cell(path):
+        table = read(path)["mine"]
+        return table.cell(table.rows[0], table.columns[0])
+
+    path = tmp_path / "t.toml"
+    path.write_text(OWN.replace("{}", corruptions))
+    with pytest.raises(ValueError, match=message):
+        cell(path)
+    path.write_text("not toml")
+    with pytest.raises(ValueError, match="not a TOML file"):
+        cell(path)
+    path.write_text("[mine]\ntitle = 'x'\n")
+    with pytest.raises(ValueError, match=r"\[mine\] is not a table"):
+        cell(path)

@@ -14,6 +14,7 @@ from owttt.data.naming import DataName
         ("npz:data/letters.npz", "npz", "data/letters.npz", "", "letters", "npz:letters.npz"),
         ("npz:/a/b/letters.npz@fog", "npz", "/a/b/letters.npz", "fog", "letters", "npz:letters.npz"),
         ("npz:a@b/letters.npz", "npz", "a@b/letters.npz", "", "letters", "npz:letters.npz"),
+        ("folder:/mnt/photos@2024", "folder", "/mnt/photos@2024", "", "photos@2024", "folder:photos@2024"),
         ("folder:photos/test/", "folder", "photos/test/", "", "test", "folder:test"),
         (r"npz:C:\data\mine.npz", "npz", r"C:\data\mine.npz", "", "mine", "npz:mine.npz"),
         ("my.data:open", "function", "my.data:open", "", "my.data:open", "my.data:open"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, is_dataclass, replace
@@ -128,7 +129,7 @@ class Adapter(nn.Module):
         """Resume from a file that `save` wrote, of an adapter wrapped with the same model, source and options."""
         tensors, description = tensor_files.read(path, KIND)
         theirs = {name: value for name, value in description.items() if name != "kind"}
-        mine = self.config
+        mine = json.loads(json.dumps(self.config))
         different = sorted(name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name))
         if different:
             pairs = "; ".join(f"{name}: file {theirs.get(name)!r}, here {mine.get(name)!r}" for name in different)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Sequence
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -139,13 +139,22 @@ def make_method(method: str | Method | type[Method], preset: str | None, options
         hint = suggest(wrong[0], known)
         raise TypeError(f"Method {kind.name!r} has no option {wrong}; it takes {sorted(known)}. {hint}")
     for name, value in options.items():
-        _check_option(kind.name, name, value, known[name].default)
+        _check_option(kind.name, name, value, known[name])
     return kind(**(preset_options(preset, kind.name) if preset else {}) | options)
 
 
-def _check_option(method: str, name: str, value: Any, default: Any) -> None:
+def _check_option(method: str, name: str, value: Any, parameter: inspect.Parameter) -> None:
     """Raise if an option that is a number, a truth or a word by default is something else."""
-    kinds = {bool: (bool, "true or false"), int: (Real, "a number"), float: (Real, "a number"), str: (str, "a word")}
+    default, annotation = parameter.default, str(parameter.annotation)
+    kinds = {
+        bool: (bool, "true or false"),
+        int: (Integral, "a whole number"),
+        float: (Real, "a number"),
+        str: (str, "a word"),
+    }
     kind, told = kinds.get(type(default), (object, ""))
-    if value is not None and not isinstance(value, kind):
+    takes_none = "None" in annotation
+    if value is None and takes_none:
+        return
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind not in (bool, object)):
         raise TypeError(f"Option {name!r} of method {method!r} must be {told}, {default!r} by default; got {value!r}.")

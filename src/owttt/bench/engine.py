@@ -50,11 +50,14 @@ def execute(specs: Sequence[RunSpec], folder: Path, *, jobs: int = 1) -> Iterato
         yield from (_one(spec, folder) for spec in specs)
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, context, initializer=_prepare_process, initargs=(threads,)) as pool:
+    pool = ProcessPoolExecutor(jobs, context, initializer=_prepare_process, initargs=(threads,))
+    try:
         futures = {pool.submit(_one, spec, folder): spec for spec in specs}
         for future in as_completed(futures):
             error = future.exception()
             yield Done(futures[future], None, error=_told(error)) if error else future.result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _prepare_process(threads: int) -> None:

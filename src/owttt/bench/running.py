@@ -13,6 +13,7 @@ import torch
 from filelock import FileLock
 
 from owttt import models
+from owttt._utils import plugins
 from owttt._utils.environment import environment
 from owttt._utils.tensors import digest
 from owttt.adapter import Adapter, Classifier, wrap
@@ -27,6 +28,8 @@ from owttt.data.classes import align
 from owttt.data.dataset import Dataset, Framed
 from owttt.data.streams.spec import StreamSpec
 from owttt.data.streams.stream import Stream
+from owttt.detector import SCORES
+from owttt.methods import METHODS
 from owttt.models.source_model import SourceModel
 from owttt.source import SourceStats, fingerprint
 from owttt.training import batches
@@ -92,7 +95,9 @@ class Run:
     @property
     def fingerprints(self) -> dict[str, Any]:
         """What decides the numbers besides the spec: model, data, and the version of the algorithm."""
-        return {"algorithm": ALGORITHM, "model": _fingerprint(self.model), "data": _data(_essence(self.spec))}
+        prints = {"algorithm": ALGORITHM, "model": _fingerprint(self.model), "data": _data(_essence(self.spec))}
+        code = {name: plugins.source_digest(name) for name in (self.spec.method, self.spec.score) if _is_foreign(name)}
+        return {**prints, "code": code} if code else prints
 
     def steps(self) -> Iterator[Step]:
         """Show the adapter the stream once, and yield after every batch."""
@@ -130,6 +135,11 @@ class Run:
             "fingerprints": self.fingerprints,
         }
         return cast(RunRecord, content)
+
+
+def _is_foreign(name: str) -> bool:
+    """Whether a method or a score is somebody else's, whose code may change from run to run."""
+    return name not in METHODS and name not in SCORES
 
 
 def load_model(spec: RunSpec) -> SourceModel:
@@ -200,13 +210,15 @@ def _essence(spec: RunSpec) -> str:
     """Return what of a run decides its model and data, as something to remember them by."""
     stream = replace(StreamSpec(), known=spec.stream.known, corruptions=spec.stream.corruptions, num_samples=1)
     stream = replace(stream, severity=spec.stream.severity, unknown=spec.stream.unknown, repeat=True)
+    stream = replace(stream, frost=spec.stream.frost)
     plain = RunSpec(spec.model, stream, source=spec.source, restrict=spec.restrict, weights=spec.weights)
     return json.dumps(plain.describe(), sort_keys=True)
 
 
 def _model_of(spec: RunSpec) -> SourceModel:
     """Return a run's model, loaded once for all streams that do not decide it."""
-    stream = replace(spec.stream, unknown=(), corruptions=spec.stream.corruptions if spec.restrict else ())
+    needs_data = spec.restrict or models.is_function(spec.model)
+    stream = replace(spec.stream, unknown=(), corruptions=spec.stream.corruptions if needs_data else ())
     return _model(_essence(replace(spec, stream=stream)))
 
 

@@ -25,7 +25,7 @@ _TOLD: Final = {"batch_size": "batches of {}", "restrict": "only the known set's
 class Selection:
     """A table and the choices made about it.
 
-    num_samples known samples per run; the paper's if None
+    num_samples known samples per run; all there are if None
     stand_ins data sets to use in the place of others, by name: {"svhn": "npz:notmnist.npz"}
     methods   further methods as rows, which the paper does not have
     extra     unknown sets as further columns, which the paper does not have: {"dtd": "npz:dtd10_64.npz"}
@@ -59,7 +59,7 @@ class Selection:
                     "one another name, or use a stand-in."
                 )
         if not self.seeds:
-            raise ValueError("A campaign needs at least one seed.")
+            raise ValueError("A table needs at least one seed.")
 
     def cells(self) -> dict[Cell, list[RunSpec]]:
         """Return the runs of every cell, for all seeds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -82,12 +83,17 @@ def outcome(done: Sequence[Step]) -> dict[str, Any]:
         "curves": {
             **{name: [step.metrics[name] for step in done] for name in CURVES},
             "threshold": [step.threshold for step in done],
-            **{name: [step.watch[name] for step in done] for name in done[0].watch},
+            **{name: [step.watch.get(name, math.nan) for step in done] for name in _watched(done)},
         },
         "scores": _histograms(done),
         "examples": examples(done),
         "seconds": [round(step.seconds, 4) for step in done],
     }
+
+
+def _watched(done: Sequence[Step]) -> list[str]:
+    """Return the names of what a method lets watch, whenever it did."""
+    return list(dict.fromkeys(name for step in done for name in step.watch))
 
 
 def _histograms(done: Sequence[Step]) -> ScoresRecord:

@@ -113,7 +113,11 @@ def changed(spec: RunSpec, changes: Mapping[str, Any]) -> RunSpec:
 
 def _under(changes: Mapping[str, Any], corruptions: tuple[str, ...]) -> dict[str, Any]:
     """Add corruptions to the changes; unknown sets "@same" are under the same one."""
-    names = map(DataName.parse, changes["unknown"])
+    if "unknown" not in changes:
+        raise ValueError('A column must say its unknown sets: unknown = ["mnist"], or be one\'s name.')
+    names = list(map(DataName.parse, changes["unknown"]))
+    if not corruptions and any(name.corruption == SAME for name in names):
+        raise ValueError("name@same takes the run's corruption, and this table has none.")
     same = (name.under(corruptions[0]) if name.corruption == SAME else name for name in names)
     return {**changes, "corruptions": corruptions, "unknown": tuple(map(str, same))}
 
@@ -134,7 +138,7 @@ def _table(name: str, content: Mapping[str, Any]) -> Table:
         title=content["title"],
         label=content["label"],
         base=with_paper_batches(base),
-        corruptions=(common_corruptions_of(known) or ()) if corruptions == ["all"] else tuple(corruptions),
+        corruptions=_corruptions(name, known, corruptions),
         mixed=content.get("mixed", False),
         rows=tuple(_line(row, "method") for row in content["rows"]),
         columns=tuple(_line(column, "unknown") for column in content["columns"]),
@@ -144,6 +148,17 @@ def _table(name: str, content: Mapping[str, Any]) -> Table:
         highlight=content.get("highlight", ""),
         baseline=content.get("baseline", ""),
     )
+
+
+def _corruptions(table: str, known: str, named: Any) -> tuple[str, ...]:
+    if not isinstance(named, list):
+        raise ValueError(f"[{table}]: corruptions must be a list of names, got {named!r}.")
+    if named != ["all"]:
+        return tuple(named)
+    common = common_corruptions_of(known)
+    if common is None:
+        raise ValueError(f"[{table}]: what {known} is of its name does not tell; name the corruptions instead of all.")
+    return common
 
 
 def _line(content: str | Mapping[str, Any], field: str) -> Line:

@@ -80,7 +80,7 @@ def paper_table(table: TableRecord, width: int = 200) -> TerminalTable:
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
     )
-    made.add_column("", no_wrap=True)
+    made.add_column("", overflow="fold", max_width=max(6, width // 5))
     for column in table["columns"]:
         metrics = table["metrics"][column][-1:] if narrow else table["metrics"][column]
         names = " ".join(map(metric_name, metrics))

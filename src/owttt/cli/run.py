@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
@@ -16,7 +17,7 @@ from owttt._utils.progress import live
 from owttt._utils.suggest import suggest
 from owttt.adapter import CLASSIFIERS
 from owttt.bench.records import RunRecord
-from owttt.bench.running import find_or_do
+from owttt.bench.running import Show, find_or_do
 from owttt.bench.spec import RunSpec, paper_preset, with_paper_batches
 from owttt.bench.steps import Step
 from owttt.bench.text import methods_table
@@ -120,7 +121,7 @@ def command(chosen: argparse.Namespace) -> None:
             console.print(prefix + remark, highlight=False, markup=False)
 
 
-def _show(method: str):  # type: ignore[no-untyped-def]
+def _show(method: str) -> Show:
     def shown(done: Iterable[Step], total: int) -> Iterable[Step]:
         return live(done, total, method, describe_step)
 
@@ -130,6 +131,8 @@ def _show(method: str):  # type: ignore[no-untyped-def]
 def specs_of(chosen: argparse.Namespace) -> list[RunSpec]:
     """Return the runs that the words describe, one per method."""
     methods = tuple(method_names()) if chosen.method == (ALL,) else chosen.method
+    if not methods:
+        raise ValueError(f"--method needs a name: {', '.join(method_names())}, or all.")
     for name in methods:
         find_method(name)
     stream, batch_size_given = stream_of(chosen)
@@ -163,6 +166,8 @@ def stream_of(chosen: argparse.Namespace) -> tuple[StreamSpec, bool]:
         return StreamSpec(**given), "batch_size" in given
     try:
         described = StreamSpec.parse(chosen.stream.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{chosen.stream}: not JSON ({error}).") from error
     except ValueError as error:
         raise ValueError(f"{chosen.stream}: {error}") from error
     return replace(described, **given), True

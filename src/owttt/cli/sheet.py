@@ -41,7 +41,7 @@ def command(chosen: argparse.Namespace) -> None:
     path = writable(chosen.out)
     data = registry.load(chosen.data)
     if not all(0 <= index < len(data) for index in chosen.index):
-        raise ValueError(f"{chosen.data} has images 0 … {len(data) - 1}, got {chosen.index}.")
+        raise ValueError(f"{chosen.data} has {data.modality.name} 0 … {len(data) - 1}, got {chosen.index}.")
     content = io.BytesIO()
     sheet(data, chosen.index, Frame(chosen.size), chosen.zoom).save(content, "PNG", optimize=True)
     write_bytes(path, content.getvalue())

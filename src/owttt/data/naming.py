@@ -19,7 +19,8 @@ FUNCTION: Final = "function"
 SAME: Final = "same"
 """`name@same` in a table: under the corruption that the known samples are under."""
 
-_CORRUPTION: Final = re.compile(r"(.+)@(\w+)")
+_CORRUPTION: Final = re.compile(r"(.+)@([a-z_]+)")
+"""A word of small letters behind an @; photos@2024 is a folder."""
 
 
 @final

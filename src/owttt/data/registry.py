@@ -80,6 +80,10 @@ def load(
         FileNotFoundError: Its files are not here; the message says how to get them.
     """
     data = DataName.parse(name)
+    if data.corruption:
+        raise ValueError(
+            f"{name}: a known set is named without its corruption; --corruption (a stream's `corruptions`) names that."
+        )
     if name not in CORRUPTED and corruption is not None:
         raise ValueError(
             f"{name} is not a corrupted set; leave corruption out, or choose one of {', '.join(CORRUPTED)}."

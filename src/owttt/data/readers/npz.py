@@ -26,7 +26,7 @@ def npz(path: Path, split: str) -> Dataset:
             keys = {key: _key(file, key, split) for key in ("x", "y", "buf", "offsets", "names", "wnids")}
             arrays = {key: file[name] for key, name in keys.items() if name is not None}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path}: not a readable npz file without pickles ({error}).") from error
+        raise ValueError(f"{path}: not a readable npz file without pickles ({type(error).__name__}).") from error
     return from_arrays(arrays, str(path))
 
 

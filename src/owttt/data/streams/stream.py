@@ -9,6 +9,7 @@ can be made without those before it.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -111,7 +112,10 @@ class Stream:
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the data sets it draws from, as the model gets them."""
-        return digest((), " ".join(dataset.fingerprint(self.frame) for dataset in (*self.known, *self.unknown)))
+        prints = [dataset.fingerprint(self.frame) for dataset in (*self.known, *self.unknown)]
+        if self.spec.frost is not None and "frost" in self.spec.corruptions:
+            prints.append(_content(Path(self.spec.frost)))
+        return digest((), " ".join(prints))
 
     def __len__(self) -> int:
         return math.ceil(len(self.plan) / self.spec.batch_size)
@@ -189,3 +193,11 @@ class Stream:
         look = Look(name, self.spec.severity, self.ice)
         corrupted = modality.corrupt(samples, look, dataset.numbers(chosen).tolist(), dataset.upright)
         return as_float(modality.framed(corrupted, late) if late else corrupted)
+
+
+def _content(folder: Path) -> str:
+    """Return the SHA-256 of a folder's files."""
+    total = hashlib.sha256()
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
+        total.update(path.name.encode() + path.read_bytes())
+    return total.hexdigest()
