@@ -1,6 +1,7 @@
 """A call is a transaction: whatever happens in it, the adapter is as before, or has learned something plausible."""
 
 import copy
+import math
 import pickle
 import signal
 import sys
@@ -261,3 +262,31 @@ def test_a_method_of_one_s_own_is_guarded_too():
     with pytest.warns(UserWarning, match="rolled back"):
         assert not adapter(BATCHES[0]).learned
     assert torch.equal(adapter.predict(BATCHES[0]).closed, made("test").predict(BATCHES[0]).closed)
+
+
+def test_a_collapse_is_seen():
+    class Collapses(Method):
+        """Turns every feature towards one class."""
+
+        def setup(self):
+            self.optimize_backbone(1.0, 0.0)
+
+        def forward(self, x):
+            out = super().forward(x)
+            return type(out)(out.features * 0 + self.source.class_means[2], out.logits)
+
+        def adapt(self, x, out, verdict):
+            return
+
+    healthy, broken = made("test"), wrap(WORLD.model, Collapses, source=WORLD.source)
+    for x in BATCHES[:4]:
+        healthy(x), broken(x)
+    assert broken.watch()["classes"] == 1
+    closed = torch.cat([made("test").predict(x).closed for x in BATCHES[:4]])
+    shares = torch.bincount(closed, minlength=CLASSES) / len(closed)
+    expected = math.exp(-sum(float(p) * math.log(float(p)) for p in shares if p))
+    assert healthy.watch()["classes"] == pytest.approx(expected, abs=0.01)
+    assert expected > 1.5
+    assert "pool" in made("owttt").watch()
+    healthy.reset()
+    assert healthy.watch()["classes"] == 1, "nothing was answered yet"

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -185,6 +186,46 @@ def test_the_code_of_a_score_of_one_s_own_decides_its_numbers(specs, tmp_path, m
     (tmp_path / "mine_score.py").write_text("def mine(out, source):\n    return -out.features.norm(dim=1)\n")
     assert next(execute([spec], tmp_path / "r")).fresh, "changed code is another run"
     assert "code" not in Run(specs[0]).fingerprints, "ours are known by the version of the algorithm"
+
+
+def test_a_lock_that_another_holds_is_named(specs, tmp_path, monkeypatch, capfd):
+    lock = Results(tmp_path / "r").path(specs[0]).with_suffix(".lock")
+    lock.parent.mkdir()
+    code = (
+        "import sys, time, pathlib\nfrom owttt._utils.locks import waiting_for\n"
+        "with waiting_for(pathlib.Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(lock)], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline() == "held\n"
+        monkeypatch.setenv("OWTTT_LOCK_TIMEOUT", "0.2")
+        done = next(execute(specs[:1], tmp_path / "r"))
+        holder.kill()
+    assert f"held by process {holder.pid} for more than 0.2 s (OWTTT_LOCK_TIMEOUT)" in done.error
+    monkeypatch.delenv("OWTTT_LOCK_TIMEOUT")
+    assert next(execute(specs[:1], tmp_path / "r")).record, "a lock ends with its process"
+
+
+def test_processes_die_with_their_parent(tmp_path):
+    code = (
+        "import multiprocessing, os, sys, time\nfrom owttt._utils.processes import die_with_parent\n"
+        "def child():\n    die_with_parent()\n    print(os.getpid(), flush=True)\n    time.sleep(60)\n"
+        "if __name__ == '__main__':\n"
+        "    multiprocessing.get_context('fork').Process(target=child).start()\n    time.sleep(60)\n"
+    )
+    (tmp_path / "parent.py").write_text(code)
+    with subprocess.Popen([sys.executable, str(tmp_path / "parent.py")], stdout=subprocess.PIPE, text=True) as parent:
+        child = int(parent.stdout.readline())
+        os.kill(parent.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            os.kill(child, 0)
+        except ProcessLookupError:
+            return
+        if Path(f"/proc/{child}/stat").read_text().split()[2] == "Z":
+            return
+        time.sleep(0.05)
+    raise AssertionError("the child is still there")
 
 
 def test_leaving_stops_the_processes(specs, tmp_path):

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import torch
 
+from owttt import SourceStats, models, wrap
 from owttt.bench.report.cloud_corruptions import cloud_corruptions
 from owttt.data.corruptions.clouds import CLOUD_CONSTANTS, CLOUD_CORRUPTIONS, corrupt_clouds
 from owttt.data.corruptions.clouds.points import in_unit_ball
 from owttt.data.corruptions.clouds.view import standpoint, visible
 from owttt.data.corruptions.randomness import Randomness
 from owttt.data.dataset import ArrayImages
-from owttt.data.generated.solids import SOLIDS
+from owttt.data.generated.solids import SOLIDS, Solids
 from owttt.data.modalities import Frame
 from owttt.data.readers.voxels import DigitClouds, VoxelClouds, surface
 from owttt.data.registry import load
@@ -316,3 +317,12 @@ def test_a_page_of_clouds_shows_their_corruptions():
     shown = cloud_corruptions([run("lidar"), run("lidar"), run("shear", "distortion_rbf"), run("snow")])
     assert [one.title for one in shown] == ["clean", *(f"{name.replace('_', ' ')} 4" for name in CLOUD_CORRUPTIONS)]
     assert {len(one.sources) for one in shown} == {3}
+
+
+def test_clouds_of_any_scale_are_no_outliers():
+    model = models.load("modelnet10-dgcnn")
+    clouds = Solids(6).batch(range(6), Frame(points=256))
+    source = SourceStats.fit(model, [(clouds, torch.arange(6) % 10)] * 2 + [(clouds[:4], torch.arange(6, 10))], 10)
+    plain, large = (wrap(model, "test", source=source) for _ in range(2))
+    assert torch.allclose(plain(clouds).scores, large(clouds * 1000).scores, atol=1e-5)
+    assert large.events == []

@@ -144,9 +144,13 @@ def test_what_is_wrong_with_a_job_is_found_before_training(tmp_path):
 
 
 def test_a_finished_model_is_not_overwritten(tmp_path):
-    train_source(job(tmp_path), tmp_path / "out", tell=lambda _: None)
-    with pytest.raises(ValueError, match="holds a finished model"):
-        train_source(job(tmp_path), tmp_path / "out", tell=lambda _: None)
+    first = train_source(job(tmp_path), tmp_path / "out", tell=lambda _: None)
+    written = (tmp_path / "out" / "model.safetensors").read_bytes()
+    told = []
+    again = train_source(job(tmp_path), tmp_path / "out", tell=told.append)
+    assert "holds a finished model; choose another folder" in told[0]
+    assert again.card == first.card
+    assert (tmp_path / "out" / "model.safetensors").read_bytes() == written
 
 
 def test_the_schedule():

@@ -1,10 +1,22 @@
-"""A lock that a module may hold: copies and pickles of the module get one of their own."""
+"""Locks: one that a module may hold, and one between processes that says whom it waits for."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
 from types import TracebackType
-from typing import Any, final
+from typing import Any, Final, final
+
+from filelock import FileLock, Timeout
+
+TIMEOUT: Final = "OWTTT_LOCK_TIMEOUT"
+"""Names the seconds after which a lock that another process holds is an error; if not set, it is waited for."""
+_PATIENCE: Final = 2.0
 
 
 @final
@@ -27,3 +39,33 @@ class Lock:
 
     def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
         return Lock, ()
+
+
+@contextlib.contextmanager
+def waiting_for(path: Path) -> Iterator[None]:
+    """Hold a lock between processes; whoever has to wait is told for what, and by whom it is held."""
+    lock = FileLock(path)
+    limit = float(os.environ.get(TIMEOUT, "inf"))
+    start, told = time.monotonic(), False
+    while True:
+        try:
+            lock.acquire(timeout=min(_PATIENCE, limit))
+            break
+        except Timeout:
+            if time.monotonic() - start >= limit:
+                raise TimeoutError(f"{path}: held by {_holder(path)} for more than {limit:g} s ({TIMEOUT}).") from None
+            if not told:
+                sys.stderr.write(f"waiting for {path}, held by {_holder(path)}\n")
+                told = True
+    try:
+        path.write_text(str(os.getpid()), encoding="utf-8")
+        yield
+    finally:
+        lock.release()
+
+
+def _holder(path: Path) -> str:
+    try:
+        return f"process {int(path.read_text(encoding='utf-8'))}"
+    except (OSError, ValueError):
+        return "another process"

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from owttt._utils import state
 from owttt._utils import tensors as tensor_files
 from owttt._utils.locks import Lock
+from owttt._utils.queue import Queue
 from owttt.adapter.answers import with_rejected
 from owttt.adapter.guard import Event, Log, implausible_features, implausible_inputs, implausible_state
 from owttt.detector import Detector, NamedScore, Score, Threshold
@@ -68,6 +69,7 @@ class Adapter(nn.Module):
         self.detector = Detector(score, threshold, window, like=prototypes)
         if order == ADAPT_THEN_PREDICT:
             self.training_detector = Detector(score, threshold, window, like=prototypes)
+        self.recent = Queue(window, (), prototypes)
         self._source = method.source.fingerprint
         self._initial = state.snapshot(self, method.optimizer)
         self._shadow = state.Shadow()
@@ -110,6 +112,18 @@ class Adapter(nn.Module):
     def events(self) -> list[Event]:
         """What the guard did lately, oldest first: samples left out, updates taken back."""
         return list(self._log.events)
+
+    def watch(self) -> dict[str, float]:
+        """Return the numbers worth watching while it runs: the method's, and a sign of collapse.
+
+        `classes` is the effective number of known classes among the last answers, rejected ones included: exp(H) of
+        their shares, up to K where all are as frequent. A network that collapses answers with one or two classes,
+        whatever it is shown; so does one whose stream has only these.
+        """
+        counts = torch.bincount(self.recent.values.long(), minlength=self.method.source.num_classes).double()
+        shares = counts / counts.sum().clamp_min(1)
+        effective = torch.special.entr(shares).sum().exp()
+        return {"classes": round(float(effective), 2), **self.method.watch()}
 
     def save(self, path: str | Path) -> None:
         """Write the complete state (weights, optimizer, windows, pool, Gaussians) to a safetensors file, atomically.
@@ -169,7 +183,7 @@ class Adapter(nn.Module):
         """Answer a batch, samples that are nothing like the source data apart: they are rejected and teach nothing."""
         first = next(iter(tensors_of(batch).values()))
         odd = torch.zeros(len(batch), dtype=torch.bool, device=first.device)
-        if self.guard:
+        if self.guard and not getattr(self.method.network.model, "any_scale", False):
             odd = implausible_inputs(first, self.method.source)
         while not bool(odd.all()):
             try:
@@ -216,17 +230,23 @@ class Adapter(nn.Module):
         if self.order == PREDICT_THEN_ADAPT:
             out, verdict = self._judged(batch, self.detector, graph=self.method.backpropagates)
             prediction = self._prediction(out, verdict)
+            self._remembered(prediction)
             self.method.adapt(batch, out, verdict)
             return prediction, self._implausible()
         if not self.method.adapts:
-            return self._prediction(*self._judged(batch, self.detector, graph=False)), ""
+            return self._remembered(self._prediction(*self._judged(batch, self.detector, graph=False))), ""
         self.method.adapt(batch, *self._judged(batch, self.training_detector, graph=self.method.backpropagates))
         if wrong := self._implausible():
             return None, wrong
         try:
-            return self._prediction(*self._judged(batch, self.detector, graph=False)), ""
+            return self._remembered(self._prediction(*self._judged(batch, self.detector, graph=False))), ""
         except _Outliers:
             return None, "features after the update"
+
+    def _remembered(self, prediction: Prediction) -> Prediction:
+        """Remember which classes were seen, for `watch`."""
+        self.recent.push(prediction.closed)
+        return prediction
 
     @torch.no_grad()
     def _answer(self, batch: Any) -> Prediction:

@@ -13,6 +13,7 @@ from typing import Final, final
 import torch
 
 from owttt._utils.allocator import keep_freed_memory
+from owttt._utils.processes import die_with_parent
 from owttt.bench.records import RunRecord
 from owttt.bench.running import find_or_do
 from owttt.bench.spec import RunSpec
@@ -61,6 +62,7 @@ def execute(specs: Sequence[RunSpec], folder: Path, *, jobs: int = 1) -> Iterato
 
 
 def _prepare_process(threads: int) -> None:
+    die_with_parent()
     torch.set_num_threads(threads)
     keep_freed_memory()
 

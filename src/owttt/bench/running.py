@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, cast, final
 
 import torch
-from filelock import FileLock
 
 from owttt import models
 from owttt._utils import plugins
 from owttt._utils.environment import environment
+from owttt._utils.locks import waiting_for
 from owttt._utils.tensors import digest
 from owttt.adapter import Adapter, Classifier, wrap
 from owttt.bench.embedding import Embedding
@@ -67,7 +67,7 @@ def find_or_do(
     found = kept.find(spec, prepared.fingerprints)
     if found is None:
         results.mkdir(parents=True, exist_ok=True)
-        with FileLock(kept.path(spec).with_suffix(".lock")):
+        with waiting_for(kept.path(spec).with_suffix(".lock")):
             found = kept.find(spec, prepared.fingerprints)
             if found is None:
                 return kept.write(spec, prepared.do(show)), kept.path(spec), True

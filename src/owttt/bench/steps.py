@@ -36,7 +36,7 @@ class Step:
     """Classes, or `UNKNOWN`."""
     labels: NDArray[np.int64]
     watch: dict[str, float]
-    """What the method lets watch."""
+    """What the adapter lets watch: the effective number of classes among its last answers, the size of a pool, …"""
     seconds: float
     """Time the adapter took for this batch."""
 
@@ -69,7 +69,7 @@ def steps(adapter: Adapter, stream: Iterable[tuple[Tensor, Tensor]], num_classes
             scores=prediction.scores.double().cpu().numpy(),
             predicted=prediction.labels.cpu().numpy(),
             labels=y.cpu().numpy(),
-            watch=adapter.method.watch(),
+            watch=adapter.watch(),
             seconds=seconds,
         )
 

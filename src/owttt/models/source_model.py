@@ -88,6 +88,11 @@ class SourceModel(nn.Module):
             self.register_buffer(name, values, persistent=False)
 
     @property
+    def any_scale(self) -> bool:
+        """Whether samples may come in any scale: clouds are brought into the cube."""
+        return self.preprocessing.points is not None
+
+    @property
     def source(self) -> SourceStats:
         """The statistics of its source data; no part of the network, so no submodule."""
         if not self._statistics:

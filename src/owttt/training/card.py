@@ -31,6 +31,11 @@ def markdown(card: Mapping[str, Any]) -> str:
         "The corruptions are this library's own, of the published constants"
         + (" (docs/clouds.md)." if clouds else "; frost overlays are synthetic."),
         "",
+        "## Terms",
+        "",
+        "The code that made these weights is under the MIT license; the weights are under the terms of the data they "
+        f"were trained on (`{card['trained_on']}`): {card.get('terms') or 'see the data set'}.",
+        "",
         "## How it was made",
         "",
         *([_origin(card["start"])] if card.get("start") else []),

@@ -253,6 +253,5 @@ def _resume(model: nn.Module, optimizer: torch.optim.Optimizer, path: Path, sett
     parameters = dict(model.named_parameters())
     for key, value in kept.items():
         part, _, name = key.removeprefix(_OPTIMIZER).partition(".")
-        home = value.device if part == "step" else parameters[name].device
-        optimizer.state[parameters[name]][part] = value.to(home)
+        optimizer.state[parameters[name]][part] = value if part == "step" else value.to(parameters[name])
     return [Epoch(**epoch) for epoch in description["history"]]

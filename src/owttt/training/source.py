@@ -24,7 +24,7 @@ from owttt.data.naming import DataName
 from owttt.data.streams.spec import StreamSpec
 from owttt.data.streams.stream import Stream
 from owttt.models.networks import NETWORKS, build, modality_of_network
-from owttt.models.package import CARD, SOURCE, WEIGHTS, write_model
+from owttt.models.package import CARD, SOURCE, WEIGHTS, read_model, write_model
 from owttt.models.source_model import Preprocessing, SourceModel
 from owttt.source import SourceStats, fingerprint
 from owttt.training.card import markdown
@@ -83,7 +83,8 @@ class Job:
 def train_source(job: Job, out: Path, *, root: Path | None = None, tell: Callable[[str], None] = print) -> SourceModel:
     """Train and write a model folder; a run that was interrupted goes on from its last epoch."""
     if (out / WEIGHTS).exists():
-        raise ValueError(f"{out} holds a finished model; choose another folder, or delete it to train again.")
+        tell(f"{out} holds a finished model; choose another folder, or delete it to train again.")
+        return read_model(out)
     data = registry.load(job.data, "train", root=root).compact()
     model = make_model(job, data)
     tests = streams_to_test(job, model, data, root)
@@ -186,6 +187,7 @@ def measure(model: SourceModel, job: Job, history: list[Epoch], tests: Mapping[s
         "size": model.preprocessing.size,
         "points": model.preprocessing.points,
         "trained_on": DataName.parse(job.data).portable,
+        "terms": entry.license if (entry := catalog().get(job.data)) else None,
         "tested_on": DataName.parse(job.test or job.data).portable,
         "test_images": images,
         "corrupted_images": min(images, job.test_number or images),
