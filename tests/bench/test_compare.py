@@ -153,6 +153,13 @@ def test_a_narrow_terminal_keeps_method_and_harmonic_mean():
     assert "owttt" in narrow
     assert "too narrow for more than the last metric" in " ".join(narrow.split())
     assert shown(content, 160).count("61.5 72.5") == 5
+    long = "a_rather_long_package.module:PseudoLabel"
+    content["headings"] = {column: f"{column}_test_of_ten_thousand for {column}" for column in columns}
+    content["rows"] = [long]
+    content["cells"] = [{**one, "row": long} for one in content["cells"]]
+    folded = shown(content, 80)
+    assert "…" not in folded
+    assert folded.count("72.5") == 5, "names fold, numbers stay"
 
 
 def test_what_others_named_is_text():

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, Self, cast, final
+from typing import Any, Final, Literal, Self, cast, final, get_args
 
 import torch
 from torch import Tensor, nn
@@ -27,11 +27,11 @@ from owttt.types import ADAPT_THEN_PREDICT, PREDICT_THEN_ADAPT, UNKNOWN, Forward
 KIND: Final = "adapter state"
 NETWORK: Final = "method.network."
 """What the names of the network's tensors begin with, in an adapter's state."""
-ORDERS: Final = (PREDICT_THEN_ADAPT, ADAPT_THEN_PREDICT)
-CLASSIFIERS: Final = ("prototypes", "head")
 TEMPERATURE: Final = 0.1
 """By which cosines to the class means are divided to make logits, δ of the paper."""
 Classifier = Literal["prototypes", "head"]
+CLASSIFIERS: Final = get_args(Classifier)
+ORDERS: Final = get_args(Order)
 
 
 @final

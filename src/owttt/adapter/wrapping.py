@@ -80,7 +80,7 @@ def wrap(
     if order not in ORDERS:
         raise ValueError(f"order must be one of {list(ORDERS)}, got {order!r}.")
     if classifier not in CLASSIFIERS:
-        raise ValueError(f"classifier must be 'prototypes' or 'head', got {classifier!r}.")
+        raise ValueError(f"classifier must be one of {list(CLASSIFIERS)}, got {classifier!r}.")
     if not isinstance(source, SourceStats):
         raise TypeError(f"source must be SourceStats (SourceStats.fit or .load), got {type(source).__name__}.")
     if classes is not None and len(classes) != source.num_classes:

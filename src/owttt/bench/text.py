@@ -28,6 +28,8 @@ from owttt.bench.records import (
 
 CLOSE: Final = "≈"
 """Marks what is not further from the best than their difference varies over the seeds."""
+_LEAST: Final = 6
+"""Columns of a terminal that a number never has less than."""
 _NARROW_CELL: Final = 8
 """Columns of a terminal that a cell takes beside its numbers."""
 
@@ -53,7 +55,7 @@ def methods_table(title: str, runs: Mapping[str, RunRecord]) -> TerminalTable:
         metrics = run["metrics"]
         samples = (metrics["n_known"] or 0) + (metrics["n_unknown"] or 0)
         milliseconds = 1000 * sum(run["seconds"]) / max(samples, 1)
-        figures = (_percent(metrics.get(key)) for key in shown)
+        figures = (percent(metrics.get(key)) for key in shown)
         style = "bold" if len(runs) > 1 and best is not None and metrics["acc_h"] == best else None
         threshold = run["curves"]["threshold"][-1]
         last = "∞" if threshold is None else f"{threshold:.2f}"
@@ -61,7 +63,8 @@ def methods_table(title: str, runs: Mapping[str, RunRecord]) -> TerminalTable:
     return table
 
 
-def _percent(share: Number) -> str:
+def percent(share: Number) -> str:
+    """Return a share in percent; a dash where there is none."""
     return "—" if share is None or math.isnan(share) else f"{100 * share:.1f}"
 
 
@@ -84,9 +87,8 @@ def paper_table(table: TableRecord, width: int = 200) -> TerminalTable:
     for column in table["columns"]:
         metrics = table["metrics"][column][-1:] if narrow else table["metrics"][column]
         names = " ".join(map(metric_name, metrics))
-        made.add_column(
-            f"{escape(table['headings'][column])}\n[dim]{escape(names)}[/]", justify="right", no_wrap=not narrow
-        )
+        heading = f"{escape(table['headings'][column])}\n[dim]{escape(names)}[/]"
+        made.add_column(heading, justify="right", no_wrap=not narrow, overflow="fold", min_width=_LEAST)
     for name in COSTS:
         made.add_column(metric_name(name), justify="right", no_wrap=True)
     for row in table["rows"]:

@@ -20,7 +20,7 @@ from owttt.bench.records import RunRecord
 from owttt.bench.running import Show, find_or_do
 from owttt.bench.spec import RunSpec, paper_preset, with_paper_batches
 from owttt.bench.steps import Step
-from owttt.bench.text import methods_table
+from owttt.bench.text import methods_table, percent
 from owttt.cli.arguments import at_least_one, describe, option, threshold, words, writable
 from owttt.data.catalog import catalog
 from owttt.data.naming import DataName
@@ -175,14 +175,10 @@ def stream_of(chosen: argparse.Namespace) -> tuple[StreamSpec, bool]:
 
 def describe_step(step: Step) -> str:
     """Return the running figures behind the bar."""
-    figures = "/".join(_percent(step.metrics[name]) for name in ("acc_s", "acc_n", "acc_h"))
-    cost = f"closed {_percent(step.metrics['acc_closed'])} rejected {_percent(step.metrics['known_rejected'])}"
+    figures = "/".join(percent(step.metrics[name]) for name in ("acc_s", "acc_n", "acc_h"))
+    cost = f"closed {percent(step.metrics['acc_closed'])} rejected {percent(step.metrics['known_rejected'])}"
     watched = "".join(f" {name} {value:g}" for name, value in step.watch.items())
     return f"S/N/H {figures} {cost} τ {step.threshold:.2f}{watched}"
-
-
-def _percent(share: float) -> str:
-    return "—" if math.isnan(share) else f"{100 * share:.1f}"
 
 
 def remarks(record: RunRecord) -> Sequence[str]:
