@@ -11,7 +11,7 @@ import time
 import pytest
 import torch
 
-from owttt import METHODS, UNKNOWN, Method, SourceStats, wrap
+from owttt import METHODS, UNKNOWN, Forward, Method, SourceStats, wrap
 from owttt._utils import state
 from owttt.adapter.guard import implausible_inputs, implausible_state
 from tests.world import CLASSES, make_world
@@ -290,3 +290,45 @@ def test_a_collapse_is_seen():
     assert "pool" in made("owttt").watch()
     healthy.reset()
     assert healthy.watch()["classes"] == 1, "nothing was answered yet"
+
+
+def test_what_a_context_left_behind_is_put_back():
+    """An interruption between registering a hook and the `try` that would remove it."""
+    adapter, twin = made(), made()
+    learn = adapter.method.adapt
+    layer = next(m for m in adapter.method.network.modules() if isinstance(m, torch.nn.BatchNorm2d))
+
+    def leaves_things(x, out, verdict):
+        learn(x, out, verdict)
+        layer.register_forward_hook(lambda *args: args[2] * 2)
+        layer.register_forward_pre_hook(lambda module, args: (args[0] * 2,))
+        layer.training = True
+        layer.running_mean = None
+        raise KeyboardInterrupt
+
+    adapter.method.adapt = leaves_things
+    with pytest.raises(KeyboardInterrupt):
+        adapter(BATCHES[0])
+    adapter.method.adapt = learn
+    assert not layer.training
+    for x in BATCHES[:2]:
+        assert torch.equal(adapter(x).scores, twin(x).scores)
+
+
+def test_one_value_far_off_is_enough():
+    """A pixel ten times the range away hardly moves the mean of its channel."""
+    x = WORLD.x[:3].clone()
+    x[1, 0, 2, 2] = 10 * float(WORLD.x.max() - WORLD.x.min())
+    assert implausible_inputs(x, WORLD.source).tolist() == [False, True, False]
+    x[1, 0, 2, 2] *= -1
+    assert implausible_inputs(x, WORLD.source).tolist() == [False, True, False]
+    shifted = WORLD.x[:3] + torch.tensor([0.0, 60.0, 0.0])[:, None, None, None] * WORLD.source.input_std
+    assert implausible_inputs(shifted, WORLD.source).tolist() == [False, True, False]
+
+
+def test_cosines_belong_to_their_prototypes():
+    one, other = torch.eye(4)[:2], torch.eye(4)[2:]
+    out = Forward(torch.tensor([[1.0, 0.0, 0.0, 0.0]]), torch.zeros(1, 2))
+    assert out.cosines(one).tolist() == [[1.0, 0.0]]
+    assert out.cosines(other).tolist() == [[0.0, 0.0]]
+    assert out.cosines(one) is out.cosines(one), "computed once"

@@ -257,7 +257,7 @@ class Adapter(nn.Module):
     def _forward(self, x: Any) -> Forward:
         """Run the network; samples whose features are nothing like the source's are told apart."""
         out: Forward = self.method(x)
-        if self.guard and bool((odd := implausible_features(out.features, self.method.source)).any()):
+        if self.guard and bool((odd := implausible_features(out.features)).any()):
             raise _Outliers(odd)
         return out
 
