@@ -70,7 +70,11 @@ def test_a_damaged_record_is_made_anew(specs, tmp_path):
     path = Results(tmp_path / "r").path(specs[0])
     path.write_text(path.read_text()[:100])
     assert records(tmp_path / "r") == []
-    assert next(execute(specs[:1], tmp_path / "r")).fresh
+    with pytest.warns(UserWarning, match=f"{path.name}: not JSON .* The run is made again"):
+        assert next(execute(specs[:1], tmp_path / "r")).fresh
+    path.write_text(path.read_text().replace('"acc_s": 0', '"acc_s": 1'))
+    with pytest.warns(UserWarning, match="do not match their checksum"):
+        assert next(execute(specs[:1], tmp_path / "r")).fresh
 
 
 def test_a_run_that_fails_is_told_and_the_rest_goes_on(specs, tmp_path):
@@ -189,8 +193,7 @@ def test_the_code_of_a_score_of_one_s_own_decides_its_numbers(specs, tmp_path, m
 
 
 def test_a_lock_that_another_holds_is_named(specs, tmp_path, monkeypatch, capfd):
-    lock = Results(tmp_path / "r").path(specs[0]).with_suffix(".lock")
-    lock.parent.mkdir()
+    lock = Results(tmp_path / "r").lock(specs[0])
     code = (
         "import sys, time, pathlib\nfrom owttt._utils.locks import waiting_for\n"
         "with waiting_for(pathlib.Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"

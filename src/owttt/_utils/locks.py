@@ -44,6 +44,7 @@ class Lock:
 @contextlib.contextmanager
 def waiting_for(path: Path) -> Iterator[None]:
     """Hold a lock between processes; whoever has to wait is told for what, and by whom it is held."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)
     limit = float(os.environ.get(TIMEOUT, "inf"))
     start, told = time.monotonic(), False

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
+import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -51,18 +53,26 @@ def execute(specs: Sequence[RunSpec], folder: Path, *, jobs: int = 1) -> Iterato
         yield from (_one(spec, folder) for spec in specs)
         return
     context = multiprocessing.get_context("spawn")
+    others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(jobs, context, initializer=_prepare_process, initargs=(threads,))
     try:
         futures = {pool.submit(_one, spec, folder): spec for spec in specs}
         for future in as_completed(futures):
             error = future.exception()
+            if error and _stops_all(error):
+                raise error
             yield Done(futures[future], None, error=_told(error)) if error else future.result()
+    except BaseException:
+        for worker in set(multiprocessing.active_children()) - others:
+            worker.terminate()
+        raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _prepare_process(threads: int) -> None:
     die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(threads)
     keep_freed_memory()
 
@@ -72,8 +82,15 @@ def _one(spec: RunSpec, folder: Path) -> Done:
     try:
         record, path, fresh = find_or_do(spec, folder)
     except Exception as error:  # whatever a method or a data set raises, the other runs go on
+        if _stops_all(error):
+            raise
         return Done(spec, None, error=_told(error))
     return Done(spec, record, "" if path is None else path.relative_to(folder).as_posix(), fresh=fresh)
+
+
+def _stops_all(error: BaseException) -> bool:
+    """Whether no other run could be written either: a full disk, a quota, a file system that became read-only."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 def _told(error: BaseException) -> str:

@@ -6,10 +6,11 @@ folder. Records of earlier versions lack some of the keys; what they lack is sho
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NotRequired, TypedDict
+
+from owttt._utils.files import read_json
 
 RUN_KIND: Final = "owttt run"
 TABLE_KIND: Final = "owttt table"
@@ -161,9 +162,12 @@ class PlacedRun(TypedDict):
 
 
 def read_run(path: Path) -> RunRecord | None:
-    """Return the record in a file, or None if it holds none that is whole."""
-    content = _json(path)
-    return _run(content) if content and content.get("kind") == RUN_KIND else None
+    """Return the record in a file, or None if there is none; a damaged one is a `DamagedFileError`."""
+    try:
+        content = read_json(path)
+    except FileNotFoundError:
+        return None
+    return _run(content) if content.get("kind") == RUN_KIND else None
 
 
 def read_tables(folder: Path) -> list[tuple[str, TableRecord]]:
@@ -215,9 +219,7 @@ def metric_name(metric: str) -> str:
 
 
 def _read_table(path: Path) -> TableRecord:
-    content = _json(path)
-    if content is None:
-        raise ValueError(f"{path}: not JSON; make the table again with `owttt bench`.")
+    content = read_json(path)
     if (content.get("kind"), content.get("format")) != (TABLE_KIND, FORMAT):
         raise ValueError(
             f"{path}: not a table of this version of owttt; make it again with `owttt bench`, or remove it."
@@ -236,11 +238,3 @@ def _cell_run(run: Mapping[str, Any]) -> CellRun:
 
 def _run(content: dict[str, Any]) -> RunRecord:
     return content  # type: ignore[return-value]
-
-
-def _json(path: Path) -> dict[str, Any] | None:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None

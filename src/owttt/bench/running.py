@@ -66,8 +66,7 @@ def find_or_do(
     kept = Results(results)
     found = kept.find(spec, prepared.fingerprints)
     if found is None:
-        results.mkdir(parents=True, exist_ok=True)
-        with waiting_for(kept.path(spec).with_suffix(".lock")):
+        with waiting_for(kept.lock(spec)):
             found = kept.find(spec, prepared.fingerprints)
             if found is None:
                 return kept.write(spec, prepared.do(show)), kept.path(spec), True

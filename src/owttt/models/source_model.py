@@ -19,6 +19,9 @@ PIXEL_LIMIT: Final = 4.0
 """A float image beyond this is in 0 … 255, not in 0 … 1. Noise that is normal in normalized space leaves 0 … 1 and
 stays below; so do most normalized images, which cannot be told apart from it."""
 
+LARGEST: Final = 100_000
+"""Pixels of a side, or points of a cloud, that a description may ask for."""
+
 
 @final
 @dataclass(frozen=True)
@@ -55,6 +58,9 @@ class Preprocessing:
     def parse(cls, description: Mapping[str, Any]) -> Preprocessing:
         """Read a description."""
         lists = {name: tuple(description[name]) for name in ("mean", "std")}
+        sizes = [description.get(name) for name in ("size", "resize", "points")]
+        if not all(size is None or (isinstance(size, int) and 1 <= size <= LARGEST) for size in sizes):
+            raise ValueError(f"size, resize and points are whole numbers from 1 to {LARGEST:,}, got {sizes}.")
         return cls(**{**description, **lists})
 
 

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import http.client
 import queue
-import shutil
-import tarfile
 import threading
 import time
 import urllib.error
 import urllib.request
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
 from owttt._utils.progress import byte_bar
+from owttt.data.fetching.archives import UnsafeArchiveError, unpack
 
 TIMEOUT: Final = 10.0
 """Seconds without an answer after which an address is given up."""
 
 SLOWEST: Final = 1024
 """Bytes a second, over `TIMEOUT` seconds, below which it is given up as well."""
+
+UNPACKED: Final = 10
+"""How many times its size in the catalog a data set may take on disk; MNIST's bytes come down to a fifth."""
 
 ATTEMPTS: Final = 3
 """How often a transfer that breaks off is taken up again before the next address is tried."""
@@ -45,25 +44,40 @@ class Web:
     folder: str = ""
     """Where below the data root the files go, or what they unpack to."""
     timeout: float = TIMEOUT
+    megabytes: int = 1000
+    """What all of them take, about; an answer of twice that is cut off."""
 
     def __str__(self) -> str:
         more = len(self.addresses) - 1
         return self.addresses[0] + (f" (and {more} mirror{'s' if more > 1 else ''})" if more else "")
 
+    @property
+    def unverified(self) -> tuple[str, ...]:
+        """The files that no checksum is published for."""
+        return tuple(name for name, checksum in self.files.items() if not checksum)
+
     def fetch(self, target: Path, work: Path) -> None:
         """Download all files into `work`, where a second try finds them, then unpack them below `target`."""
+        limit = 2 * self.megabytes * 10**6
         archives = [
-            download([f"{base}/{name}" for base in self.addresses], checksum, work, self.timeout)
+            download([f"{base}/{name}" for base in self.addresses], checksum, work, self.timeout, limit)
             for name, checksum in self.files.items()
         ]
         folder = target / self.folder
         folder.mkdir(parents=True, exist_ok=True)
         for archive in archives:
-            _place(archive, folder)
+            try:
+                unpack(archive, folder, UNPACKED * self.megabytes * 10**6)
+            except UnsafeArchiveError:
+                archive.unlink()
+                raise
 
 
-def download(urls: Sequence[str], checksum: str, work: Path, timeout: float = TIMEOUT) -> Path:
-    """Return the verified file in `work`; an OSError lists what was wrong with every address."""
+def download(urls: Sequence[str], checksum: str, work: Path, timeout: float = TIMEOUT, limit: int = 2**40) -> Path:
+    """Return the file in `work`, verified; an OSError lists what was wrong with every address.
+
+    A file without a published checksum comes over https only, in one piece, from a server that says how long it is.
+    """
     work.mkdir(parents=True, exist_ok=True)
     finished = work / urls[0].rpartition("/")[2]
     if finished.exists() and _is(finished, checksum):
@@ -71,7 +85,7 @@ def download(urls: Sequence[str], checksum: str, work: Path, timeout: float = TI
     reasons = []
     for url in urls:
         try:
-            return _obtain(url, work / f"{finished.name}.part", checksum, timeout).replace(finished)
+            return _obtain(url, work / f"{finished.name}.part", checksum, timeout, limit).replace(finished)
         except _ERRORS as error:
             reasons.append(f"{url}: {_reason(error, timeout)}")
     raise OSError("\n  ".join(reasons))
@@ -94,21 +108,23 @@ def _size(file: Path) -> int:
     return file.stat().st_size if file.exists() else 0
 
 
-def _obtain(url: str, partial: Path, checksum: str, timeout: float) -> Path:
+def _obtain(url: str, partial: Path, checksum: str, timeout: float, limit: int) -> Path:
     """Return a verified file from one address.
 
     A transfer that breaks off is taken up again as long as something comes; one that was taken up and does not verify
     begins anew, for what was there before may be another server's doing.
     """
+    if not checksum:
+        partial.unlink(missing_ok=True)
     problem: Exception = OSError("nothing came")
     for _ in range(ATTEMPTS):
         before = _size(partial)
         try:
-            file = _transfer(url, partial, timeout)
+            file = _transfer(url, partial, timeout, limit, verified=bool(checksum))
         except TimeoutError:
             raise
         except _ERRORS as error:
-            if _size(partial) <= before:
+            if _size(partial) <= before or not checksum:
                 raise
             problem = error
             continue
@@ -121,7 +137,7 @@ def _obtain(url: str, partial: Path, checksum: str, timeout: float) -> Path:
     raise problem
 
 
-def _transfer(url: str, partial: Path, timeout: float) -> Path:
+def _transfer(url: str, partial: Path, timeout: float, limit: int, *, verified: bool) -> Path:
     """Bring `partial` to its full length from where it ends, and return it.
 
     A server that cannot resume sends all of it to a file of its own, so that a wrong answer spoils nothing.
@@ -141,10 +157,11 @@ def _transfer(url: str, partial: Path, timeout: float) -> Path:
         file = partial if resumed or not have else partial.with_suffix(".fresh")
         have = have if resumed else 0
         length = response.headers.get("Content-Length", "")
-        total = have + int(length) if length.isdigit() else None
+        total = have + int(length) if length.isdecimal() else None
+        _acceptable(response, total, limit, verified=verified)
         try:
             with byte_bar(partial.stem, total, have) as advance, file.open("ab" if resumed else "wb") as out:
-                received = _copy(response, out.write, advance, timeout)
+                received = _copy(response, out.write, advance, timeout, limit - have)
             if total is not None and have + received < total:
                 raise OSError(f"truncated, {have + received} of {total} bytes came")
         except BaseException:
@@ -152,6 +169,18 @@ def _transfer(url: str, partial: Path, timeout: float) -> Path:
                 file.replace(partial)
             raise
     return file
+
+
+def _acceptable(response: Any, total: int | None, limit: int, *, verified: bool) -> None:
+    """Raise unless an answer may be taken: of a length that can be, and from a source one can believe."""
+    if total is not None and total > limit:
+        raise OSError(f"it has {total:,} bytes, and this data set at most {limit:,}")
+    if verified:
+        return
+    if not response.url.startswith("https:"):
+        raise OSError("no checksum is published for it, and it comes over plain http: not to be believed")
+    if total is None:
+        raise OSError("no checksum is published for it, and the server does not say how long it is")
 
 
 def _open(request: urllib.request.Request, timeout: float) -> Any:
@@ -188,14 +217,20 @@ def _close(answer: Any) -> None:
 
 
 def _copy(
-    response: http.client.HTTPResponse, write: Callable[[bytes], object], advance: Callable[[int], None], timeout: float
+    response: http.client.HTTPResponse,
+    write: Callable[[bytes], object],
+    advance: Callable[[int], None],
+    timeout: float,
+    limit: int,
 ) -> int:
     received = mark = 0
     since = time.monotonic()
     while block := response.read1(_BLOCK):
+        received += len(block)
+        if received > limit:
+            raise OSError(f"more came than this data set can have ({limit:,} bytes)")
         write(block)
         advance(len(block))
-        received += len(block)
         if time.monotonic() - since > timeout:
             if received - mark < SLOWEST * timeout:
                 raise TimeoutError(f"less than {SLOWEST} bytes a second")
@@ -210,26 +245,3 @@ def _reason(error: Exception, timeout: float) -> str:
     if isinstance(cause, TimeoutError) and str(cause) in ("", "timed out"):
         return f"no answer within {timeout:g} s"
     return str(cause) or type(cause).__name__
-
-
-def _place(file: Path, folder: Path) -> None:
-    """Unpack an archive into the folder, or copy a plain file there; members that would leave it are refused."""
-    try:
-        if file.name.endswith(".zip"):
-            with zipfile.ZipFile(file) as zipped:
-                zipped.extractall(folder)
-        elif file.name.endswith((".tar", ".tar.gz", ".tgz")):
-            with tarfile.open(file) as tarred:
-                tarred.extractall(folder, filter="data")
-        elif file.suffix == ".gz":
-            with gzip.open(file) as packed, (folder / file.stem).open("wb") as plain:
-                shutil.copyfileobj(packed, plain)
-        else:
-            shutil.copy(file, folder)
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError) as error:
-        file.unlink()
-        raise OSError(f"{file.name} cannot be unpacked ({error})") from error
-    except OSError as error:
-        if isinstance(error, gzip.BadGzipFile):
-            file.unlink()
-        raise OSError(f"{file.name} cannot be unpacked ({error})") from error

@@ -6,8 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from filelock import FileLock
-
+from owttt._utils.locks import waiting_for
 from owttt.data.catalog import Entry, Source, data_root
 from owttt.data.fetching.download import md5
 from owttt.data.registry import find
@@ -27,7 +26,7 @@ def get(name: str, *, root: str | Path | None = None, tell: Callable[[str], None
     if not entry.sources:
         raise OSError(f"{name} cannot be fetched. {entry.instructions(place)}")
     (place / ".work").mkdir(parents=True, exist_ok=True)
-    with FileLock(place / ".work" / f"{name}.lock"):
+    with waiting_for(place / ".work" / f"{name}.lock"):
         return _get(entry, place, tell)
 
 
@@ -45,6 +44,10 @@ def _get(entry: Entry, place: Path, tell: Callable[[str], None]) -> Path:
             tell(f"  {reasons[-1]}")
             continue
         tell(f"{entry.name}: complete, in {place}.")
+        if source.unverified:
+            tell(
+                f"UNVERIFIED: no checksum is published for {', '.join(source.unverified)}; it is as the server sent it."
+            )
         return place
     tried = "".join(f"\n  {reason}" for reason in reasons)
     raise OSError(f"{entry.name} could not be fetched.{tried}\n{entry.instructions(place)}")

@@ -6,7 +6,7 @@ import gzip
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import ClassVar, final
 
 
 @final
@@ -17,6 +17,7 @@ class SystemFolder:
     folder: Path
     files: tuple[str, ...]
     """Where they go below the data root."""
+    unverified: ClassVar[tuple[str, ...]] = ()
 
     def __str__(self) -> str:
         return f"the system's {self.folder}"

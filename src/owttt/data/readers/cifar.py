@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from owttt.data.dataset import Array, ArrayImages
+from owttt.data.readers.text import lines_of
 
 PIXELS: Final = 3 * 32 * 32
 
@@ -40,4 +41,4 @@ def _rows(file: Path, width: int) -> Array:
 
 def class_names(file: Path) -> list[str]:
     """Read a list of names, one a line."""
-    return [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return lines_of(file)

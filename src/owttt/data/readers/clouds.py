@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -13,12 +13,14 @@ from owttt._utils.optional import require
 from owttt.data.corruptions.clouds.points import evenly, in_unit_ball
 from owttt.data.dataset import Array, ArrayImages, Dataset, existing, numbered
 from owttt.data.readers.corrupted import read_npy
+from owttt.data.readers.sizes import believable
+from owttt.data.readers.text import lines_of
 
 
 def modelnet40(root: Path, split: str) -> ArrayImages:
     """Open `modelnet40_ply_hdf5_2048`: the files that `train_files.txt` and `test_files.txt` name."""
     folder = root / "modelnet40_ply_hdf5_2048"
-    names = (folder / f"{split}_files.txt").read_text(encoding="utf-8").split()
+    names = lines_of(folder / f"{split}_files.txt")
     parts = [read_h5(folder / Path(name).name) for name in names]
     points, marks = zip(*parts, strict=True)
     labels = np.concatenate(marks)
@@ -39,7 +41,7 @@ def read_h5(path: Path) -> tuple[Array, Array]:
     existing(path)
     try:
         with h5py.File(path, "r") as file:
-            points, labels = file["data"][:].astype(np.float32), file["label"][:].ravel()
+            points, labels = _values(file["data"], path).astype(np.float32), _values(file["label"], path).ravel()
     except (OSError, KeyError, ValueError) as error:
         raise ValueError(f"{path}: not a whole h5 file with data and label ({error}).") from error
     if points.ndim != 3 or points.shape[2] < 3 or points.shape[1] <= 3:
@@ -74,13 +76,21 @@ class Digits3D(Dataset):
         """Return a cloud, centered in the unit ball; which points it has depends on its number only."""
         h5py = require("h5py", "h5 files")
         with h5py.File(self.path, "r") as file:
-            cloud: Tensor = torch.from_numpy(file[self.groups[index]]["points"][:].astype(np.float32))
+            points = _values(file[self.groups[index]]["points"], self.path)
+            cloud: Tensor = torch.from_numpy(points.astype(np.float32))
         generator = torch.Generator().manual_seed(int(index))
         return in_unit_ball(cloud[evenly(len(cloud), self.points, generator)][None])[0]
+
+
+def _values(stored: Any, path: Path) -> Array:
+    """Return what a data set of an h5 file holds."""
+    believable(stored.nbytes, stored.id.get_storage_size(), path)
+    values: Array = stored[:]
+    return values
 
 
 def _shape_names(folder: Path, numbers: list[str]) -> list[str]:
     """Return the published names if they are there, or else numbers."""
     path = folder / "shape_names.txt"
-    names = path.read_text(encoding="utf-8").split() if path.exists() else []
+    names = lines_of(path) if path.exists() else []
     return names if len(names) >= len(numbers) else numbers

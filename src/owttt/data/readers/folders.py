@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from owttt.data.dataset import EncodedImages
+from owttt.data.readers.text import lines_of
 
 SUFFIXES: Final = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff"})
 SPLITS: Final = {"train": ("train", "training"), "test": ("test", "val", "validation", "valid")}
@@ -44,13 +45,13 @@ def own_folder(folder: Path, split: str) -> EncodedImages:
 def tiny_imagenet(root: Path, split: str) -> EncodedImages:
     """Open `tiny-imagenet-200`; its validation images are the test set, the test images have no labels."""
     folder = root / "tiny-imagenet-200"
-    wnids = (folder / "wnids.txt").read_text(encoding="utf-8").split()
-    names = dict(_columns(folder / "words.txt"))
+    wnids = lines_of(folder / "wnids.txt")
+    names = dict(_columns(folder / "words.txt", 2))
     number = {wnid: label for label, wnid in enumerate(wnids)}
     if split == "train":
         pairs = [(image, number[wnid]) for wnid in wnids for image in _images(folder / "train" / wnid)]
     else:
-        rows = _columns(folder / "val" / "val_annotations.txt")
+        rows = _columns(folder / "val" / "val_annotations.txt", 6)
         pairs = [(folder / "val" / "images" / row[0], _label(number, row[1], folder)) for row in rows]
     return _listed(pairs, wnids, folder, [names.get(wnid, wnid) for wnid in wnids])
 
@@ -69,8 +70,10 @@ def imagenet_r(root: Path, split: str) -> EncodedImages:
 def visda_c(root: Path, split: str) -> EncodedImages:
     """Open VisDA-C (Peng et al., 2017) by its image lists: renderings to train, photographs to test."""
     folder = root / "visda-c" / ("train" if split == "train" else "validation")
-    lines = (folder / "image_list.txt").read_text(encoding="utf-8").split("\n")
-    pairs = [line.rsplit(maxsplit=1) for line in lines if line.strip()]
+    lists = folder / "image_list.txt"
+    pairs = [line.rsplit(maxsplit=1) for line in lines_of(lists)]
+    if not all(len(pair) == 2 and pair[1].isdecimal() for pair in pairs):
+        raise ValueError(f"{lists}: expected lines of a file name and the number of a class.")
     return _listed([(folder / name, int(label)) for name, label in pairs], VISDA_CLASSES, folder)
 
 
@@ -79,7 +82,7 @@ def dtd(root: Path, split: str) -> EncodedImages:
     folder = root / "dtd"
     classes = sorted(path.name for path in (folder / "images").iterdir() if path.is_dir())
     number = {name: label for label, name in enumerate(classes)}
-    names = (folder / "labels" / f"{split}1.txt").read_text(encoding="utf-8").split()
+    names = lines_of(folder / "labels" / f"{split}1.txt")
     pairs = [(folder / "images" / name, _label(number, name.partition("/")[0], folder)) for name in names]
     return _listed(pairs, classes, folder)
 
@@ -96,8 +99,11 @@ def _label(numbers: Mapping[str, int], name: str, folder: Path) -> int:
     return numbers[name]
 
 
-def _columns(path: Path) -> list[list[str]]:
-    return [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines() if line]
+def _columns(path: Path, count: int) -> list[list[str]]:
+    rows = [line.split("\t") for line in lines_of(path)]
+    if any(len(row) != count for row in rows):
+        raise ValueError(f"{path}: expected lines of {count} columns, separated by tabs.")
+    return rows
 
 
 def _listed(

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from owttt.data.dataset import Array, ArrayImages, existing
+from owttt.data.readers.sizes import believable, size_of
 
 FASHION_CLASSES: Final = (
     *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
@@ -34,18 +35,24 @@ def read_idx(file: Path) -> Array:
     zipped = file.with_name(f"{file.name}.gz")
     path = existing(zipped if zipped.exists() and not file.exists() else file)
     try:
-        content: Array = (
-            np.frombuffer(gzip.decompress(path.read_bytes()), np.uint8)
-            if path == zipped
-            else np.memmap(path, np.uint8, "r")
-        )
+        content: Array = np.frombuffer(_unpacked(path), np.uint8) if path == zipped else np.memmap(path, np.uint8, "r")
         zeros, kind, dimensions = struct.unpack(">HBB", content[:4].tobytes())
         if zeros or kind != 8:
             raise ValueError("it does not begin as an idx file of bytes does")
         shape = struct.unpack(f">{dimensions}I", content[4 : 4 + 4 * dimensions].tobytes())
         return content[4 + 4 * dimensions :].reshape(shape)
-    except (ValueError, struct.error, EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except (ValueError, IndexError, struct.error, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path}: not a whole idx file ({error}).") from error
+
+
+def _unpacked(path: Path) -> bytes:
+    """Return the bytes of a gzipped idx file, and no more of them than its shape asks for."""
+    with gzip.open(path) as file:
+        head = file.read(4)
+        head += file.read(4 * head[3])
+        wanted = size_of(struct.unpack(f">{head[3]}I", head[4:]))
+        believable(wanted, path.stat().st_size, path)
+        return head + file.read(wanted) + file.read(1)
 
 
 def _open(folder: Path, split: str, classes: Sequence[str]) -> ArrayImages:

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from owttt.data.dataset import Array, ArrayImages, Dataset, EncodedImages, existing, numbered
+from owttt.data.readers.sizes import check_npz
 from owttt.data.readers.voxels import VoxelClouds
 
 
@@ -22,11 +23,14 @@ def npz(path: Path, split: str) -> Dataset:
     """Open an npz file."""
     existing(path)
     try:
+        check_npz(path)
         with np.load(path, allow_pickle=False) as file:
             keys = {key: _key(file, key, split) for key in ("x", "y", "buf", "offsets", "names", "wnids")}
             arrays = {key: file[name] for key, name in keys.items() if name is not None}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path}: not a readable npz file without pickles ({type(error).__name__}).") from error
+        raise ValueError(
+            f"{path}: not a readable npz file without pickles ({type(error).__name__}: {error})."
+        ) from error
     return from_arrays(arrays, str(path))
 
 
