@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint types unit bench format clean
+.PHONY: help demo test lint types unit attack bench format clean
 
 help:            ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
@@ -25,6 +25,9 @@ types: $(READY)  ## strict types
 
 unit: $(READY)   ## tests
 	$(BIN)/python -m pytest
+
+attack: $(READY) ## hostile calls, files, archives, kills, threads and pages: what was tried, what did not hold
+	$(BIN)/python -m tests.attack
 
 bench: $(READY)  ## speed, as ratios measured in one run
 	$(BIN)/python benchmarks/speed.py

@@ -13,7 +13,8 @@ import torch
 
 from owttt import METHODS, UNKNOWN, Forward, Method, SourceStats, wrap
 from owttt._utils import state
-from owttt.adapter.guard import implausible_inputs, implausible_state
+from owttt.adapter.adapter import TIDY
+from owttt.adapter.guard import implausible_features, implausible_inputs, implausible_state
 from tests.world import CLASSES, make_world
 
 WORLD = make_world(dtype=torch.float32)
@@ -332,3 +333,29 @@ def test_cosines_belong_to_their_prototypes():
     assert out.cosines(one).tolist() == [[1.0, 0.0]]
     assert out.cosines(other).tolist() == [[0.0, 0.0]]
     assert out.cosines(one) is out.cosines(one), "computed once"
+
+
+def test_features_far_too_long_are_left_out():
+    """The input is ordinary, what the network makes of it is not: one sample of a batch, not the batch as a whole."""
+    features = WORLD.source.class_means[torch.arange(40) % CLASSES].clone()
+    assert not implausible_features(features, WORLD.source).any()
+    assert not implausible_features(features * 1e6, WORLD.source).any(), "all alike: statistics of an odd batch"
+    features[3] *= 1e6
+    features[5, 0] = torch.inf
+    assert implausible_features(features, WORLD.source).nonzero().flatten().tolist() == [3, 5]
+    assert implausible_features(torch.full((4, 12), torch.inf), WORLD.source).all()
+    assert not implausible_features(features[:1], WORLD.source).any()
+
+
+def test_a_sparse_batch_is_refused():
+    with pytest.raises(TypeError, match=r"Expected a dense batch, got one in torch\.sparse_coo"):
+        made()(BATCHES[0].to_sparse())
+
+
+def test_freed_memory_is_given_back_now_and_then(monkeypatch):
+    given = []
+    monkeypatch.setattr("owttt.adapter.adapter.give_back_freed_memory", lambda: given.append(1))
+    adapter = made("test")
+    for _ in range(3 * TIDY // len(BATCHES[0]) + 1):
+        adapter(BATCHES[0])
+    assert len(given) == 3

@@ -1,7 +1,9 @@
 """Many runs: done once, found again, told when they fail, shared between processes."""
 
+import errno
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -13,7 +15,7 @@ import numpy as np
 import pytest
 
 from owttt.bench import running
-from owttt.bench.engine import cost, execute
+from owttt.bench.engine import _stops_all, cost, execute
 from owttt.bench.results import Results
 from owttt.bench.running import Run
 from owttt.bench.spec import RunSpec
@@ -72,7 +74,7 @@ def test_a_damaged_record_is_made_anew(specs, tmp_path):
     assert records(tmp_path / "r") == []
     with pytest.warns(UserWarning, match=f"{path.name}: not JSON .* The run is made again"):
         assert next(execute(specs[:1], tmp_path / "r")).fresh
-    path.write_text(path.read_text().replace('"acc_s": 0', '"acc_s": 1'))
+    path.write_text(path.read_text().replace('"n_known": 30', '"n_known": 31'))
     with pytest.warns(UserWarning, match="do not match their checksum"):
         assert next(execute(specs[:1], tmp_path / "r")).fresh
 
@@ -237,3 +239,57 @@ def test_leaving_stops_the_processes(specs, tmp_path):
     next(under_way)
     under_way.close()
     assert len(records(tmp_path / "r")) < 40, "what was not begun is not run"
+
+
+CAMPAIGN = """
+import json, sys, pathlib
+from owttt.bench import running
+from owttt.bench.engine import execute
+from owttt.bench.spec import RunSpec
+if __name__ == "__main__":
+    specs = [RunSpec.parse(d) for d in json.loads(pathlib.Path(sys.argv[1]).read_text())]
+    for done in execute(specs, pathlib.Path(sys.argv[2]), jobs=2):
+        print("done", flush=True)
+"""
+
+
+def _words(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts processes")
+def test_an_interruption_ends_two_processes_within_two_seconds(specs, tmp_path):
+    """Only the parent hears of it, as with `kill -INT`; a terminal tells all of them."""
+    many = [replace(spec, stream=replace(spec.stream, seed=seed)) for spec in specs[2:3] for seed in range(400)]
+    (tmp_path / "specs.json").write_text(json.dumps([spec.describe() for spec in many]))
+    (tmp_path / "campaign.py").write_text(CAMPAIGN)
+    words = [sys.executable, str(tmp_path / "campaign.py"), str(tmp_path / "specs.json"), str(tmp_path / "r")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout.readline() == "done\n"
+        workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        assert sum(b"spawn_main" in _words(pid) for pid in workers) == 2
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=30)
+        took = time.monotonic() - began
+    assert process.returncode != 0
+    assert took < 2
+    assert not [pid for pid in workers if b"spawn_main" in _words(pid)]
+    assert len(records(tmp_path / "r")) < 400
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_full_disk_ends_a_campaign(specs, tmp_path, monkeypatch, jobs):
+    def full(self, spec, record):
+        raise OSError(errno.ENOSPC, "No space left on device", str(self.path(spec)))
+
+    if jobs == 1:
+        monkeypatch.setattr(Results, "write", full)
+        with pytest.raises(OSError, match=r"No space left on device: '.*/r/test-"):
+            list(execute(specs, tmp_path / "r"))
+        return
+    assert _stops_all(pickle.loads(pickle.dumps(OSError(errno.ENOSPC, "full", "file")))), "as it comes from a worker"
+    assert not _stops_all(OSError(errno.ENOENT, "gone", "file"))

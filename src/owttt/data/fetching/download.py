@@ -123,6 +123,9 @@ def _obtain(url: str, partial: Path, checksum: str, timeout: float, limit: int) 
             file = _transfer(url, partial, timeout, limit, verified=bool(checksum))
         except TimeoutError:
             raise
+        except _TooLongError:
+            partial.unlink(missing_ok=True)
+            raise
         except _ERRORS as error:
             if _size(partial) <= before or not checksum:
                 raise
@@ -171,10 +174,14 @@ def _transfer(url: str, partial: Path, timeout: float, limit: int, *, verified: 
     return file
 
 
+class _TooLongError(OSError):
+    """An answer that is longer than the data set can be; asking again does not help."""
+
+
 def _acceptable(response: Any, total: int | None, limit: int, *, verified: bool) -> None:
     """Raise unless an answer may be taken: of a length that can be, and from a source one can believe."""
     if total is not None and total > limit:
-        raise OSError(f"it has {total:,} bytes, and this data set at most {limit:,}")
+        raise _TooLongError(f"it has {total:,} bytes, and this data set at most {limit:,}")
     if verified:
         return
     if not response.url.startswith("https:"):
@@ -228,7 +235,7 @@ def _copy(
     while block := response.read1(_BLOCK):
         received += len(block)
         if received > limit:
-            raise OSError(f"more came than this data set can have ({limit:,} bytes)")
+            raise _TooLongError(f"more came than this data set can have ({limit:,} bytes)")
         write(block)
         advance(len(block))
         if time.monotonic() - since > timeout:
