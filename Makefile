@@ -28,6 +28,7 @@ unit: $(READY)   ## tests
 
 attack: $(READY) ## hostile calls, files, archives, kills, threads and pages: what was tried, what did not hold
 	$(BIN)/python -m tests.attack
+	OWTTT_TEST_FULL=1 $(BIN)/python -m pytest tests/models/test_timm.py
 
 bench: $(READY)  ## speed, as ratios measured in one run
 	$(BIN)/python benchmarks/speed.py

@@ -1,6 +1,7 @@
 """Third-party architectures from timm and torchvision, random weights; needs the `timm` extra."""
 
 import importlib.util
+import os
 import subprocess
 import zipfile
 from pathlib import Path
@@ -26,6 +27,9 @@ for schema in ("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
 
 timm = pytest.importorskip("timm")
 torchvision = pytest.importorskip("torchvision")
+
+FULL = bool(os.environ.get("OWTTT_TEST_FULL"))
+"""Whether networks are tried at their usual size with all methods, which takes minutes (`make attack` does)."""
 
 TIMM = {
     "resnet18": "input:fc",
@@ -66,17 +70,18 @@ def exercise(model, point, path, methods=("owttt", "tent", "ttac"), side=64):
 @pytest.mark.parametrize("name", TIMM)
 def test_timm(name, tmp_path):
     torch.manual_seed(0)
-    methods = ("owttt",) if name == "resnet50" else ("owttt", "tent", "ttac")  # its features are 2,048 numbers
-    side = 224 if name.endswith("224") else 64
+    few = name == "resnet50" and not FULL  # its features are 2,048 numbers
+    methods = ("owttt",) if few else ("owttt", "tent", "ttac")
+    side = 224 if FULL or name.endswith("224") else 64
     exercise(timm.create_model(name, num_classes=3), TIMM[name], tmp_path, methods, side)
 
 
 @pytest.mark.parametrize("name", TORCHVISION)
 def test_torchvision(name, tmp_path):
     torch.manual_seed(0)
-    size = {"image_size": 64} if name.startswith("vit") else {}
+    size = {"image_size": 64} if name.startswith("vit") and not FULL else {}
     model = torchvision.models.get_model(name, weights=None, num_classes=3, **size)
-    exercise(model, TORCHVISION[name], tmp_path, ("owttt",))
+    exercise(model, TORCHVISION[name], tmp_path, ("owttt",), 224 if FULL else 64)
 
 
 def test_two_heads_are_averaged_and_the_last_one_called_has_the_features(tmp_path):
