@@ -1,5 +1,6 @@
 """Training learns, is deterministic, and goes on after a kill as if nothing had happened."""
 
+import argparse
 import json
 import os
 import signal
@@ -11,20 +12,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch.optim.swa_utils import AveragedModel
 
 from owttt import SourceStats, models
 from owttt._utils import tensors as tensor_files
+from owttt._utils.files import read_json
 from owttt.cli import main
+from owttt.cli import train as train_command
 from owttt.data.corruptions.clouds import CLOUD_CORRUPTIONS
 from owttt.data.dataset import ArrayImages
 from owttt.data.modalities.augmentation import recolored, shifted, stretched
 from owttt.network.features import locate_features
 from owttt.training import Job, Recipe, accuracy, batches, train, train_source
-from owttt.training.loop import distillation
+from owttt.training.card import command
+from owttt.training.loop import EARLIER, distillation
 from owttt.training.source import average, make_model
 from tests.pictures import colored, dataset, model, save_npz
 
-RECIPE = Recipe(epochs=3, batch_size=16, lr=0.1, pad=2)
+RECIPE = Recipe(epochs=3, batch_size=16, lr=0.1, pad=2, augmix=False, contrastive=0.0, color=0.0, label_smoothing=0.1)
 
 
 def test_it_learns(tmp_path):
@@ -41,6 +46,7 @@ def test_it_learns(tmp_path):
         RECIPE,
         replace(RECIPE, optimizer="adamw", lr=1e-3, color=0.5),
         replace(RECIPE, augmix=True, contrastive=0.3, label_smoothing=0.0),
+        replace(RECIPE, ema=0.9, views=2),
     ],
 )
 def test_a_run_cut_after_an_epoch_ends_with_the_same_weights(tmp_path, recipe):
@@ -54,6 +60,66 @@ def test_a_run_cut_after_an_epoch_ends_with_the_same_weights(tmp_path, recipe):
     assert [epoch.number for epoch in history] == [1, 2, 3]
     for name, tensor in whole.state_dict().items():
         assert torch.equal(tensor, resumed.state_dict()[name]), name
+
+
+def test_the_average_of_the_weights_is_kept(tmp_path, monkeypatch):
+    """w̄ ← d·w̄ + (1 − d)·w after every step, statistics too, from the first step's weights on."""
+    seen = []
+    update = AveragedModel.update_parameters
+
+    def watched(self, made):
+        seen.append({name: value.clone() for name, value in made.state_dict().items()})
+        update(self, made)
+
+    monkeypatch.setattr(AveragedModel, "update_parameters", watched)
+    made = model()
+    list(train(made, dataset(), replace(RECIPE, ema=0.8, epochs=2), tmp_path / "c", progress=False))
+    assert len(seen) == 2 * (len(dataset()) // 16)
+    for name, value in made.state_dict().items():
+        if not value.is_floating_point():
+            continue
+        expected = seen[0][name]
+        for later in seen[1:]:
+            expected = 0.8 * expected + 0.2 * later[name]
+        torch.testing.assert_close(value, expected, msg=name)
+
+
+def test_two_views_are_of_the_same_images(tmp_path, monkeypatch):
+    batches_seen = []
+    data = dataset()
+    plain = type(data).batch
+
+    def watched(self, indices, frame=None):
+        batches_seen.append(torch.as_tensor(indices).tolist())
+        return plain(self, indices, frame)
+
+    monkeypatch.setattr(type(data), "batch", watched)
+    history = list(train(model(), data, replace(RECIPE, views=2, epochs=1), tmp_path / "c", progress=False))
+    steps = [batch for batch in batches_seen if len(batch) == 32]
+    assert len(steps) == len(data) // 16
+    assert all(batch[:16] == batch[16:] for batch in steps)
+    assert history[0].accuracy <= 100
+
+
+def test_a_checkpoint_from_before_an_option_goes_on(tmp_path):
+    next(iter(train(model(), dataset(), RECIPE, tmp_path / "c", progress=False)))
+    tensors, description = tensor_files.read(tmp_path / "c", "training checkpoint")
+    for name in ("views", "ema"):
+        del description["settings"][name]
+    tensor_files.write(tmp_path / "c", tensors, description)
+    assert len(list(train(model(), dataset(), RECIPE, tmp_path / "c", progress=False))) == 3
+
+
+def test_a_card_has_the_command_that_makes_the_model_again():
+    for name in ("cifar10-vit", "modelnet10-dgcnn"):
+        card = models.load(name).card
+        words = command(card).split()[2:]
+        parser = argparse.ArgumentParser()
+        train_command.add(parser)
+        chosen = parser.parse_args(words)
+        recipe = {**EARLIER, **card["recipe"]}
+        assert {part: getattr(chosen, part) for part in recipe} == recipe
+        assert (chosen.data, chosen.network, chosen.width) == (card["trained_on"], card["network"], card["width"])
 
 
 def test_the_contrastive_term_makes_classes_tight(tmp_path):
@@ -313,7 +379,7 @@ def test_from_data_to_a_model_folder(tmp_path):
     assert torch.equal(loaded(x), made(x))
     assert torch.equal(loaded(x.float() / 255), made(x))
     assert loaded.classes == ("red", "green", "blue")
-    card = json.loads((tmp_path / "out" / "card.json").read_text())
+    card = read_json(tmp_path / "out" / "card.json")
     assert card == loaded.card
     assert card["trained_on"] == "npz:mine.npz", "no folder of the machine it was trained on"
     assert card["test_images"] == 30

@@ -19,14 +19,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         parser,
         "Train a source model: weights, source statistics and a card with measured accuracies, in one folder. A run "
         "that was interrupted goes on from its last epoch.",
-        "owttt train --data folder:photos --network resnet11 --epochs 40 --out mymodel",
-        "owttt train --data cifar10 --network resnet11 --augmix --contrastive 0.2 --label-smoothing 0 --out c10",
+        "owttt train --data folder:photos --out mymodel",
+        "owttt train --data cifar10 --epochs 40 --small-until 0.7 --out c10",
     )
     parser.add_argument("--data", required=True, help="data set to train on")
     parser.add_argument("--test", help="data set to measure on; the same one's test split by default")
-    parser.add_argument("--network", default="resnet26", help=f"{', '.join(NETWORKS)} or timm:<name>")
+    parser.add_argument("--network", default="resnet11", help=f"{', '.join(NETWORKS)} or timm:<name>")
     parser.add_argument("--width", type=int, help="channels of the first stage; the network's usual by default")
-    parser.add_argument("--size", type=int, default=32, help="side of the images, in pixels")
+    parser.add_argument("--size", type=int, default=Job.size, help="side of the images, in pixels")
     parser.add_argument("--points", type=int, default=256, help="points of a cloud")
     parser.add_argument("--severity", type=int, default=5, help="of the corruptions it is measured under")
     parser.add_argument("--test-number", type=int, help="images per corruption to measure on; all by default")

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import asdict
+from typing import Any, Final
+
+from owttt.training.loop import EARLIER, Recipe
+
+SIZE: Final = 32
+"""The side of images in pixels, unless a job says otherwise."""
 
 
 def markdown(card: Mapping[str, Any]) -> str:
     """Return a card in Markdown."""
-    recipe, environment = card["recipe"], card["environment"]
+    recipe, environment = {**EARLIER, **card["recipe"]}, card["environment"]
     minutes = sum(epoch["seconds"] for epoch in card["history"]) / 60
     clouds = card.get("points") is not None
     samples, size = ("clouds", f"{card['points']} points") if clouds else ("images", f"{card['size']} px")
@@ -38,9 +44,13 @@ def markdown(card: Mapping[str, Any]) -> str:
         "",
         "## How it was made",
         "",
+        "```bash",
+        command(card),
+        "```",
+        "",
         *([_origin(card["start"])] if card.get("start") else []),
         *([_taught(card)] if card.get("teacher") else []),
-        f"{recipe.get('optimizer', 'sgd').upper()}, {recipe['epochs']} epochs in batches of {recipe['batch_size']}; "
+        f"{recipe['optimizer'].upper()}, {recipe['epochs']} epochs in batches of {recipe['batch_size']}; "
         f"rate {recipe['lr']:g} after a warm-up over {recipe['warmup']:.0%} of the steps, then falling to 0; "
         f"weight decay {recipe['weight_decay']:g}, label smoothing {recipe['label_smoothing']:g};",
         "clouds are stretched along each axis." if clouds else _shown(recipe),
@@ -50,12 +60,44 @@ def markdown(card: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def command(card: Mapping[str, Any]) -> str:
+    """Return the command that makes a model again: all that differs from the defaults of today."""
+    usual, recipe = asdict(Recipe()), {**EARLIER, **card["recipe"]}
+    start = card.get("start") or {}
+    choices = {
+        "data": card["trained_on"],
+        "test": card["tested_on"] if card["tested_on"] != card["trained_on"] else None,
+        "network": card["network"],
+        "width": card["width"],
+        "size": card["size"] if card["size"] != SIZE and card.get("points") is None else None,
+        "points": card.get("points"),
+        "start": start.get("name"),
+        "average": start.get("share") or None,
+        "teacher": card.get("teacher"),
+        **{name: value for name, value in recipe.items() if value != usual[name]},
+    }
+    words = [_option(name.replace("_", "-"), value) for name, value in choices.items() if value is not None]
+    return " ".join(["owttt train", *words, "--out mymodel"])
+
+
+def _option(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no-{name}"
+    return f"--{name} {value:g}" if isinstance(value, float) else f"--{name} {value}"
+
+
 def _shown(recipe: Mapping[str, Any]) -> str:
-    return (
-        f"shifts by up to {recipe['pad']} pixels{', flips' if recipe['flip'] else ''}, colors varied by "
-        f"{recipe.get('color', 0):g}; the first {recipe['small_until']:.0%} of the epochs on images of "
-        f"{recipe['small_size']:.0%} of the side."
-    )
+    parts = [
+        "AugMix" if recipe["augmix"] else "",
+        f"shifts by up to {recipe['pad']} pixels",
+        "flips" if recipe["flip"] else "",
+        f"colors varied by {recipe['color']:g}",
+        f"{recipe['views']} views of each image" if recipe["views"] > 1 else "",
+        f"a supervised contrastive loss of weight {recipe['contrastive']:g}" if recipe["contrastive"] else "",
+        f"weights averaged with a decay of {recipe['ema']:g}" if recipe["ema"] else "",
+    ]
+    small = f"the first {recipe['small_until']:.0%} of the epochs on images of {recipe['small_size']:.0%} of the side"
+    return f"{', '.join(part for part in parts if part)}; {small}."
 
 
 def _taught(card: Mapping[str, Any]) -> str:

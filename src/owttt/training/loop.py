@@ -16,6 +16,7 @@ from typing import Any, Final, final
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from owttt._utils import tensors as tensor_files
 from owttt._utils.progress import track
@@ -27,6 +28,7 @@ from owttt.network.features import FeatureExtractor, locate_features
 
 KIND: Final = "training checkpoint"
 _OPTIMIZER: Final = "optimizer."
+_AVERAGE: Final = "average."
 OPTIMIZERS: Final = ("sgd", "adamw")
 TEMPERATURE: Final = 0.1
 """Of the contrastive loss, as published."""
@@ -35,7 +37,7 @@ TEMPERATURE: Final = 0.1
 @final
 @dataclass(frozen=True)
 class Recipe:
-    """How to train; the defaults are for CIFAR-sized images and networks.
+    """How to train; the defaults are for small photographs and networks that are to meet the open world.
 
     optimizer        sgd or adamw
     epochs           passes over the training images
@@ -51,6 +53,8 @@ class Recipe:
     augmix           whether images are mixed with chains of simple operations: it holds up better under corruptions
     contrastive      weight of the supervised contrastive loss on features: tight classes, the unknown stands out
     color            how far brightness, contrast and saturation are varied, 0 to 1
+    views            how often each image is in a batch, varied anew: 2 gives the contrastive loss two looks at each
+    ema              decay per step of a running average of the weights, which is what is kept (0.999); 0 for none
     small_until      share of the epochs on smaller images, which cost less
     small_size       side of those images, as a share
     seed             decides everything random
@@ -59,17 +63,19 @@ class Recipe:
     optimizer: str = "sgd"
     epochs: int = 40
     batch_size: int = 128
-    lr: float = 0.2
+    lr: float = 0.15
     weight_decay: float = 5e-4
     momentum: float = 0.9
     warmup: float = 0.15
     distillation: float = 0.5
-    label_smoothing: float = 0.1
+    label_smoothing: float = 0.0
     pad: int = 4
     flip: bool = True
-    augmix: bool = False
-    contrastive: float = 0.0
-    color: float = 0.0
+    augmix: bool = True
+    contrastive: float = 0.2
+    color: float = 0.3
+    views: int = 1
+    ema: float = 0.0
     small_until: float = 0.6
     small_size: float = 0.75
     seed: int = 0
@@ -89,6 +95,8 @@ class Recipe:
             "pad": (0, math.inf),
             "color": (0, 1),
             "contrastive": (0, math.inf),
+            "views": (1, 8),
+            "ema": (0, 0.99999),
             "small_until": (0, 1),
             "small_size": (0.01, 1),
             "seed": (0, math.inf),
@@ -112,6 +120,12 @@ class Recipe:
         """Return the images' side in an epoch: a multiple of 4, so that strides of 2 divide it twice."""
         small = epoch < self.small_until * self.epochs
         return max(4, round(size * self.small_size / 4) * 4) if small else size
+
+
+EARLIER: Final[Mapping[str, Any]] = {
+    "optimizer": "sgd", "augmix": False, "contrastive": 0.0, "color": 0.0, "views": 1, "ema": 0.0,
+}  # fmt: skip
+"""What an option was before there was one: of cards and checkpoints that do not say."""
 
 
 @final
@@ -146,16 +160,27 @@ def train(
     if len(data) < recipe.batch_size:
         raise ValueError(f"{len(data)} training images are less than one batch of {recipe.batch_size}; lower it.")
     optimizer = _optimizer(model, recipe)
+    averaged = _average(model, recipe)
     labels = tensor_files.digest([("labels", data.labels)])
     settings = {**asdict(recipe), **(what or {}), "labels": labels, "classes": list(model.classes)}
-    history = _resume(model, optimizer, checkpoint, settings) if checkpoint.exists() else []
+    history = _resume(model, optimizer, averaged, checkpoint, settings) if checkpoint.exists() else []
     yield from history
     extractor = _extractor(model, data)
     for number in range(len(history), recipe.epochs):
-        history.append(_epoch(extractor, optimizer, data, recipe, number, teacher, progress))
-        _save(model, optimizer, checkpoint, settings, history)
+        history.append(_epoch(extractor, optimizer, averaged, data, recipe, number, teacher, progress))
+        _save(model, optimizer, averaged, checkpoint, settings, history)
         yield history[-1]
+    if averaged is not None:
+        model.load_state_dict(averaged.module.state_dict())
     model.eval()
+
+
+def _average(model: nn.Module, recipe: Recipe) -> AveragedModel | None:
+    """Return the running average of weights and statistics: w̄ ← d·w̄ + (1 − d)·w after every step."""
+    if not recipe.ema:
+        return None
+    average = get_ema_multi_avg_fn(recipe.ema)  # type: ignore[no-untyped-call]
+    return AveragedModel(model, multi_avg_fn=average, use_buffers=True)
 
 
 def _extractor(model: SourceModel, data: Dataset) -> FeatureExtractor:
@@ -167,6 +192,7 @@ def _extractor(model: SourceModel, data: Dataset) -> FeatureExtractor:
 def _epoch(
     model: FeatureExtractor,
     optimizer: torch.optim.Optimizer,
+    averaged: AveragedModel | None,
     data: Dataset,
     recipe: Recipe,
     number: int,
@@ -186,7 +212,7 @@ def _epoch(
     for step in track(range(steps), f"epoch {number + 1} of {recipe.epochs}", show=progress):
         for group in optimizer.param_groups:
             group["lr"] = recipe.rate((number * steps + step + 0.5) / (recipe.epochs * steps))
-        indices = order[step * recipe.batch_size : (step + 1) * recipe.batch_size]
+        indices = order[step * recipe.batch_size : (step + 1) * recipe.batch_size].repeat(recipe.views)
         images = modality.varied(data.batch(indices), recipe.variation, generator)
         labels = data.labels[indices].to(device)
         out = model(modality.resized(images, recipe.side(number, images.shape[-1])).to(device))
@@ -198,9 +224,11 @@ def _epoch(
         optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
         optimizer.step()
+        if averaged is not None:
+            averaged.update_parameters(model.model)
         loss_sum += loss.detach()
         right += (out.logits.detach().argmax(1) == labels).sum()
-    seen = steps * recipe.batch_size
+    seen = steps * recipe.batch_size * recipe.views
     return Epoch(
         number + 1,
         round(float(loss_sum) / steps, 4),
@@ -227,9 +255,16 @@ def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
 
 
 def _save(
-    model: nn.Module, optimizer: torch.optim.Optimizer, path: Path, settings: dict[str, Any], history: list[Epoch]
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    averaged: AveragedModel | None,
+    path: Path,
+    settings: dict[str, Any],
+    history: list[Epoch],
 ) -> None:
     tensors = dict(model.state_dict())
+    if averaged is not None:
+        tensors |= {f"{_AVERAGE}{name}": value for name, value in averaged.state_dict().items()}
     for name, parameter in model.named_parameters():
         for part, value in optimizer.state[parameter].items():
             if isinstance(value, Tensor):
@@ -239,9 +274,15 @@ def _save(
     tensor_files.write(path, tensors, description)
 
 
-def _resume(model: nn.Module, optimizer: torch.optim.Optimizer, path: Path, settings: dict[str, Any]) -> list[Epoch]:
+def _resume(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    averaged: AveragedModel | None,
+    path: Path,
+    settings: dict[str, Any],
+) -> list[Epoch]:
     tensors, description = tensor_files.read(path, KIND)
-    theirs = description["settings"]
+    theirs = {**EARLIER, **description["settings"]}
     differing = sorted(name for name in settings.keys() | theirs.keys() if theirs.get(name) != settings.get(name))
     if differing:
         raise ValueError(
@@ -249,6 +290,9 @@ def _resume(model: nn.Module, optimizer: torch.optim.Optimizer, path: Path, sett
             "folder, or train with the settings it was begun with."
         )
     kept = {name: tensors.pop(name) for name in list(tensors) if name.startswith(_OPTIMIZER)}
+    average = {name: tensors.pop(name) for name in list(tensors) if name.startswith(_AVERAGE)}
+    if averaged is not None:
+        averaged.load_state_dict({name.removeprefix(_AVERAGE): value for name, value in average.items()})
     model.load_state_dict(tensors)
     parameters = dict(model.named_parameters())
     for key, value in kept.items():

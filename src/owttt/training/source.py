@@ -27,7 +27,7 @@ from owttt.models.networks import NETWORKS, build, modality_of_network
 from owttt.models.package import CARD, SOURCE, WEIGHTS, read_model, write_model
 from owttt.models.source_model import Preprocessing, SourceModel
 from owttt.source import SourceStats, fingerprint
-from owttt.training.card import markdown
+from owttt.training.card import SIZE, markdown
 from owttt.training.loop import Epoch, Recipe, train
 
 CHECKPOINT: Final = "checkpoint.safetensors"
@@ -46,10 +46,10 @@ class Job:
     """
 
     data: str
-    network: str = "resnet26"
+    network: str = "resnet11"
     test: str | None = None
     width: int | None = None
-    size: int = 32
+    size: int = SIZE
     points: int = 256
     recipe: Recipe = field(default_factory=Recipe)
     severity: int = 5

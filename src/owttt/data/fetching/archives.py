@@ -7,6 +7,7 @@ devices, sparse files, encrypted members, names that leave the folder and names 
 
 from __future__ import annotations
 
+import errno
 import gzip
 import shutil
 import stat
@@ -62,6 +63,8 @@ def unpack(file: Path, folder: Path, limit: int) -> None:
     except UnsafeArchiveError as error:
         raise UnsafeArchiveError(f"{file.name} is refused: {error}") from error
     except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise UnsafeArchiveError(f"{file.name} cannot be unpacked ({error})") from error
         raise OSError(f"{file.name} cannot be unpacked ({error})") from error
 
 

@@ -8,14 +8,13 @@ Optional: `names` of the classes, `wnids` as their identifiers.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from owttt.data.dataset import Array, ArrayImages, Dataset, EncodedImages, existing, numbered
-from owttt.data.readers.sizes import check_npz
+from owttt.data.readers.sizes import UNREADABLE, check_npz
 from owttt.data.readers.voxels import VoxelClouds
 
 
@@ -27,7 +26,7 @@ def npz(path: Path, split: str) -> Dataset:
         with np.load(path, allow_pickle=False) as file:
             keys = {key: _key(file, key, split) for key in ("x", "y", "buf", "offsets", "names", "wnids")}
             arrays = {key: file[name] for key, name in keys.items() if name is not None}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except UNREADABLE as error:
         raise ValueError(
             f"{path}: not a readable npz file without pickles ({type(error).__name__}: {error})."
         ) from error

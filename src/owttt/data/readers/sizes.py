@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from numpy.lib import format as npy
 
 from owttt.data.fetching.archives import RATIO
+
+UNREADABLE: Final = (ValueError, OSError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+"""What a damaged zip file raises, somewhere on the way."""
 
 
 def believable(claimed: int, stored: int, path: Path) -> None:
