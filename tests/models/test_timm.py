@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -19,11 +20,13 @@ from owttt.training.source import make_model
 if importlib.util.find_spec("timm") is None or importlib.util.find_spec("torchvision") is None:
     pytest.skip("timm and torchvision are not installed", allow_module_level=True)
 
-# torchvision has no CPU build of this version: its operators are declared here, so that it can be imported.
+# Beside a CPU build of torch, torchvision's own operators may be missing; they are declared here, so that it can be
+# imported. Where they are there, declaring them again would end the process.
 SHIM = torch.library.Library("torchvision", "DEF")
-for schema in ("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-               "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"):  # fmt: skip
-    SHIM.define(schema)
+if subprocess.run([sys.executable, "-c", "import torchvision"], capture_output=True, check=False).returncode:
+    for schema in ("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+                   "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"):  # fmt: skip
+        SHIM.define(schema)
 
 timm = pytest.importorskip("timm")
 torchvision = pytest.importorskip("torchvision")
