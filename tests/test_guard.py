@@ -359,3 +359,65 @@ def test_freed_memory_is_given_back_now_and_then(monkeypatch):
     for _ in range(3 * TIDY // len(BATCHES[0]) + 1):
         adapter(BATCHES[0])
     assert len(given) == 3
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_answers_that_come_first_are_those_of_calls(method):
+    """Whatever comes next waits: answers, states and files are the same, bit for bit."""
+    adapter, twin = made(method), made(method)
+    for number, x in enumerate(BATCHES):
+        early, late = adapter.predict_then_learn(x), twin(x)
+        assert torch.equal(early.scores, late.scores)
+        assert torch.equal(early.labels, late.labels)
+        if number % 3 == 0:
+            assert torch.equal(adapter.predict(x).scores, twin.predict(x).scores)
+    adapter.settle()
+    assert same(whole(adapter), whole(twin))
+    assert adapter._log.batches == len(BATCHES)
+
+
+def test_the_answer_is_there_before_it_is_learned(monkeypatch):
+    adapter = made()
+    learn, gate, began = adapter.method.adapt, threading.Event(), threading.Event()
+
+    def waits(x, out, verdict):
+        began.set()
+        assert gate.wait(10)
+        learn(x, out, verdict)
+
+    monkeypatch.setattr(adapter.method, "adapt", waits)
+    assert len(adapter.predict_then_learn(BATCHES[0])) == len(BATCHES[0])
+    assert began.wait(10)
+    assert adapter._log.batches == 0, "it still learns"
+    gate.set()
+    adapter.settle()
+    assert adapter._log.batches == 1
+
+
+def test_an_error_while_learning_comes_with_the_next_call(monkeypatch):
+    adapter, twin = made(), made()
+    adapter(BATCHES[0]), twin(BATCHES[0])
+
+    def fails(x, out, verdict):
+        raise RuntimeError("in the background")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(adapter.method, "adapt", fails)
+        adapter.predict_then_learn(BATCHES[1])
+        with pytest.raises(RuntimeError, match="in the background"):
+            adapter.predict(BATCHES[1])
+    assert same(whole(adapter), whole(twin)), "as before the batch"
+    assert torch.equal(adapter(BATCHES[2]).scores, twin(BATCHES[2]).scores), "and it is raised once"
+    with pytest.raises(ValueError, match="needs the order 'predict-then-adapt'"):
+        made(order=ORDERS[1]).predict_then_learn(BATCHES[0])
+
+
+def test_threads_that_do_not_wait_for_learning():
+    adapter = made()
+    threads = [threading.Thread(target=lambda: [adapter.predict_then_learn(x) for x in BATCHES[:4]]) for _ in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    adapter.settle()
+    assert adapter._log.batches == 16
+    assert not state.not_finite(whole(adapter))
+    assert copy.deepcopy(adapter).predict(BATCHES[0]).labels.shape == adapter.predict(BATCHES[0]).labels.shape

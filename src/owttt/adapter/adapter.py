@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, Self, cast, final, get_args
 
@@ -15,6 +17,7 @@ from torch import Tensor, nn
 from owttt._utils import state
 from owttt._utils import tensors as tensor_files
 from owttt._utils.allocator import give_back_freed_memory
+from owttt._utils.background import Background
 from owttt._utils.locks import Lock
 from owttt._utils.queue import Queue
 from owttt.adapter.answers import with_rejected
@@ -79,6 +82,7 @@ class Adapter(nn.Module):
         self._mechanics = state.Mechanics(self)
         self._log = Log()
         self._lock = Lock()
+        self._background = Background()
 
     def forward(self, x: Tensor | Mapping[str, Tensor]) -> Prediction:
         """Predict a batch and adapt to it, in the adapter's order.
@@ -93,21 +97,65 @@ class Adapter(nn.Module):
             ValueError: The batch is not like the source data; nothing has changed then.
             TypeError: Likewise, of another type.
         """
-        with self._lock, torch.inference_mode(False), torch.enable_grad():
-            answer = self._without_outliers(own(self._checked(x)), self._transaction)
+        with self._turn(), torch.inference_mode(False), torch.enable_grad():
+            batch = own(self._checked(x))
+            if self.order == PREDICT_THEN_ADAPT:
+                with self._undone_on_error() as before:
+                    answer, learn = self._begun(batch, before)
+                    return replace(answer, learned=learn())
+            answer = self._without_outliers(batch, self._adapted_then_predicted)
             self._count(len(answer.labels))
             return answer
+
+    def predict_then_learn(self, x: Tensor | Mapping[str, Tensor]) -> Prediction:
+        """Do what a call does, and return as soon as the batch is answered; it is learned from on another thread.
+
+        Whatever is done with the adapter next waits until that is finished, so that results are those of calls, bit for
+        bit. An error while learning leaves the adapter as it was before the batch, and is raised then (or by `settle`).
+
+        Returns:
+            The answer; its `learned` is not known yet, `events` tells of updates that were taken back.
+
+        Raises:
+            ValueError: The adapter's order is "adapt-then-predict", or the batch is not like the source data.
+            TypeError: The batch is of another type.
+        """
+        if self.order != PREDICT_THEN_ADAPT:
+            raise ValueError(f"An answer that comes before learning needs the order {PREDICT_THEN_ADAPT!r}.")
+        with self._turn(), torch.inference_mode(False), torch.enable_grad():
+            batch = own(self._checked(x))
+            with self._undone_on_error() as before:
+                answer, learn = self._begun(batch, before)
+                try:
+                    self._background.run(partial(_learning, learn))
+                    return answer
+                except BaseException:
+                    with suppress(Exception):
+                        self._background.wait()
+                    raise
+
+    def settle(self) -> None:
+        """Wait until what `predict_then_learn` began is learned; raises what went wrong with it."""
+        with self._turn():
+            return
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Hold the adapter, once what it was doing is finished."""
+        with self._lock:
+            self._background.wait()
+            yield
 
     @torch.no_grad()
     def predict(self, x: Tensor | Mapping[str, Tensor]) -> Prediction:
         """Predict a batch with the model as it is now; nothing is learned or remembered."""
-        with self._lock:
+        with self._turn():
             return self._without_outliers(self._checked(x), self._answer)
 
     @torch.inference_mode(False)
     def reset(self) -> None:
         """Put everything back as it was before the first batch."""
-        with self._lock:
+        with self._turn():
             state.load(self._initial, self, self.method.optimizer)
             self._log = Log()
 
@@ -134,7 +182,7 @@ class Adapter(nn.Module):
         Raises:
             FloatingPointError: A tensor of the state is not finite; nothing is written.
         """
-        with self._lock:
+        with self._turn():
             tensors = state.collect(self, self.method.optimizer)
             broken = state.not_finite(tensors)
             if broken:
@@ -151,7 +199,7 @@ class Adapter(nn.Module):
         if different:
             pairs = "; ".join(f"{name}: file {theirs.get(name)!r}, here {mine.get(name)!r}" for name in different)
             raise ValueError(f"{path}: the state of an adapter made differently. {pairs}.")
-        with self._lock:
+        with self._turn():
             state.check(tensors, self, str(path), self.method.optimizer)
             state.load(tensors, self, self.method.optimizer)
         return self
@@ -203,19 +251,63 @@ class Adapter(nn.Module):
                 odd = odd.masked_scatter(~odd, found.odd)
         return self._joined(None, odd)
 
-    def _transaction(self, batch: Any) -> Prediction:
-        """Predict and adapt; whatever goes wrong, and if the new state is not plausible, leave all as it was."""
-        before = self._shadow.take(self, self.method.optimizer)
+    def _begun(self, batch: Any, before: dict[str, Tensor]) -> tuple[Prediction, Callable[[], bool]]:
+        """Answer a batch; return what is left to do: learning from it, which says whether anything was learned."""
+        left: list[Callable[[], bool]] = []
+
+        def answered(plausible: Any) -> Prediction:
+            out, verdict = self._judged(plausible, self.detector, graph=self.method.backpropagates)
+            left.append(partial(self._learned, before, plausible, out, verdict))
+            return self._remembered(self._prediction(out, verdict))
+
+        answer = self._without_outliers(batch, answered)
+
+        def learn() -> bool:
+            learned = answer.learned and all(step() for step in left)
+            self._count(len(answer.labels))
+            return learned
+
+        return answer, learn
+
+    def _learned(self, before: dict[str, Tensor], batch: Any, out: Forward, verdict: Verdict) -> bool:
+        """Adapt to a batch that was answered, and say whether the new state was kept."""
+        with self._undone_on_error(before):
+            self.method.adapt(batch, out, verdict)
+            wrong = self._implausible()
+        if wrong:
+            self._take_back(before, wrong)
+        return not wrong
+
+    def _adapted_then_predicted(self, batch: Any) -> Prediction:
+        """Adapt to a batch, then answer it with the new weights; with the old ones if those are not plausible."""
+        if not self.method.adapts:
+            with self._undone_on_error():
+                return self._remembered(self._prediction(*self._judged(batch, self.detector, graph=False)))
+        with self._undone_on_error() as before:
+            self.method.adapt(batch, *self._judged(batch, self.training_detector, graph=self.method.backpropagates))
+            wrong = self._implausible()
+            if not wrong:
+                try:
+                    return self._remembered(self._prediction(*self._judged(batch, self.detector, graph=False)))
+                except _Outliers:
+                    wrong = "features after the update"
+        self._take_back(before, wrong)
+        return replace(self._answer(batch), learned=False)
+
+    @contextmanager
+    def _undone_on_error(self, before: dict[str, Tensor] | None = None) -> Iterator[dict[str, Tensor]]:
+        """Give the state as it is now, or as it was `before`; whatever goes wrong inside, put it back."""
+        before = self._shadow.take(self, self.method.optimizer) if before is None else before
         try:
-            prediction, wrong = self._learned(batch)
+            yield before
         except BaseException:
             self._roll_back(before)
             raise
-        if prediction is not None and not wrong:
-            return prediction
+
+    def _take_back(self, before: dict[str, Tensor], wrong: str) -> None:
+        """Undo an update that led to something implausible."""
         self._roll_back(before)
         self._tell("rolled back", f"{wrong} not finite, or grown beyond reason")
-        return replace(self._answer(batch), learned=False)
 
     def _implausible(self) -> str:
         """Return the name of a tensor that must not be kept, or an empty one."""
@@ -235,24 +327,6 @@ class Adapter(nn.Module):
                 interrupted = error
         if interrupted is not None:
             raise interrupted
-
-    def _learned(self, batch: Any) -> tuple[Prediction | None, str]:
-        """Predict and adapt, in the adapter's order; say what is wrong with the state that came of it, if anything."""
-        if self.order == PREDICT_THEN_ADAPT:
-            out, verdict = self._judged(batch, self.detector, graph=self.method.backpropagates)
-            prediction = self._prediction(out, verdict)
-            self._remembered(prediction)
-            self.method.adapt(batch, out, verdict)
-            return prediction, self._implausible()
-        if not self.method.adapts:
-            return self._remembered(self._prediction(*self._judged(batch, self.detector, graph=False))), ""
-        self.method.adapt(batch, *self._judged(batch, self.training_detector, graph=self.method.backpropagates))
-        if wrong := self._implausible():
-            return None, wrong
-        try:
-            return self._remembered(self._prediction(*self._judged(batch, self.detector, graph=False))), ""
-        except _Outliers:
-            return None, "features after the update"
 
     def _remembered(self, prediction: Prediction) -> Prediction:
         """Remember which classes were seen, for `watch`."""
@@ -372,6 +446,12 @@ class _Outliers(Exception):  # noqa: N818  (no error: the rest of the batch is a
     def __init__(self, odd: Tensor) -> None:
         super().__init__()
         self.odd = odd
+
+
+def _learning(learn: Callable[[], bool]) -> None:
+    """Learn on a thread that does not know the modes of the one it was begun on."""
+    with torch.inference_mode(False), torch.enable_grad():
+        learn()
 
 
 def _told(names: Iterable[str]) -> str:
