@@ -45,4 +45,5 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	$(BIN)/python -m pip install --quiet --editable '.[timm]' || echo 'timm cannot be had here: its tests are skipped.'
+	$(BIN)/python -m pip install --quiet --editable '.[ray]' || echo 'Ray cannot be had here: its tests are skipped.'
 	touch $@

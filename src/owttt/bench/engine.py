@@ -61,7 +61,7 @@ def execute(specs: Sequence[RunSpec], folder: Path, *, jobs: int = 1) -> Iterato
             error = future.exception()
             if error and _stops_all(error):
                 raise error
-            yield Done(futures[future], None, error=_told(error)) if error else future.result()
+            yield Done(futures[future], None, error=told(error)) if error else future.result()
     except BaseException:
         for worker in set(multiprocessing.active_children()) - others:
             worker.terminate()
@@ -84,7 +84,7 @@ def _one(spec: RunSpec, folder: Path) -> Done:
     except Exception as error:  # whatever a method or a data set raises, the other runs go on
         if _stops_all(error):
             raise
-        return Done(spec, None, error=_told(error))
+        return Done(spec, None, error=told(error))
     return Done(spec, record, "" if path is None else path.relative_to(folder).as_posix(), fresh=fresh)
 
 
@@ -93,5 +93,6 @@ def _stops_all(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
-def _told(error: BaseException) -> str:
+def told(error: BaseException) -> str:
+    """Say what went wrong with a run."""
     return f"{type(error).__name__}: {error}"

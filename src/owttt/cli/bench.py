@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -18,11 +19,15 @@ from owttt.bench.engine import Done, cost, execute
 from owttt.bench.figures import draw
 from owttt.bench.records import TableRecord, runs_of
 from owttt.bench.selection import Selection
+from owttt.bench.spec import RunSpec
 from owttt.bench.tables import Table, find, paper, read
 from owttt.bench.text import FORMATS, paper_table
 from owttt.cli.arguments import at_least_one, describe, numbers, words, writable
 from owttt.data.naming import DataName
 from owttt.methods import find_method
+
+Engine = Callable[[Sequence[RunSpec], Path], Iterator[Done]]
+"""Does runs, and yields each as it is there."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +40,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "owttt bench table1 --scale 0.2 --corruptions snow,fog --jobs 2",
         "owttt bench table1 --methods test,owttt,my_package.methods:Mine --stand-in svhn=npz:svhn_test10k.npz",
         "owttt bench --file my.toml mytable --format markdown",
+        "owttt bench table1 --engine ray --address 10.0.0.1:6379",
     )
     parser.add_argument("name", nargs="?", help="the table or figure; --list shows them")
     parser.add_argument("--list", action="store_true", help="what there is, how long it takes here, what it lacks")
@@ -69,7 +75,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--format", choices=("table", *FORMATS), default="table", help="how it is printed")
     parser.add_argument("--resume", action="store_true", help="what it does anyway: what is done is never redone")
-    parser.add_argument("--jobs", type=at_least_one, default=1, help="processes")
+    parser.add_argument("--jobs", type=at_least_one, default=1, help="processes of the local engine")
+    parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where runs are done")
+    parser.add_argument("--address", metavar="HOST:PORT", help="of a Ray cluster; without one, Ray starts here")
+    parser.add_argument("--cpus", type=at_least_one, default=1, help="cores that a run takes on a Ray node")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder; what is done is not redone")
     parser.set_defaults(command=command)
 
@@ -85,7 +94,7 @@ def command(chosen: argparse.Namespace) -> None:
     for name in selection.missing_data():
         note = f"{name} is not here: `owttt data get {name}`, or --stand-in {name}=DATA"
         Console(stderr=True).print(note, style="red", highlight=False, markup=False)
-    done = run(selection, chosen.results, chosen.jobs)
+    done = run(selection, chosen.results, _engine(chosen))
     table = collect(selection, done)
     show(table, chosen.format, console)
     if any(one.record for one in done):
@@ -140,11 +149,22 @@ def _pairs(flag: str, texts: Sequence[str]) -> dict[str, str]:
     return {name: data for name, _, data in pairs}
 
 
-def run(selection: Selection, folder: Path, jobs: int) -> list[Done]:
+def _engine(chosen: argparse.Namespace) -> Engine:
+    """Return what does the runs."""
+    if chosen.engine == "local":
+        if chosen.address is not None:
+            raise ValueError("--address is that of a Ray cluster; it goes with --engine ray.")
+        return partial(execute, jobs=chosen.jobs)
+    from owttt.bench.ray_engine import execute_on_ray  # noqa: PLC0415
+
+    return partial(execute_on_ray, address=chosen.address, cpus=chosen.cpus)
+
+
+def run(selection: Selection, folder: Path, engine: Engine) -> list[Done]:
     """Run what is not done, behind a bar."""
     specs, whole = selection.specs(), selection.table.number
     total = sum(cost(spec, whole) for spec in specs)
-    under_way = execute(specs, folder, jobs=jobs)
+    under_way = engine(specs, folder)
     return list(weighted(under_way, selection.table.name, total, lambda one: cost(one.spec, whole), _told))
 
 

@@ -1,0 +1,140 @@
+"""Many runs on a Ray cluster: a task per run, wherever there is room; records come back and are written here.
+
+What is done is found here and never sent. A task answers with the fingerprints of the model and data that its node
+has, and its record counts only if they are those of this machine. Tasks of a worker or a node that dies are run again
+by Ray; as only this process writes records, nothing is lost or doubled.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from owttt._utils.optional import require
+from owttt.bench.engine import Done, told
+from owttt.bench.records import RunRecord
+from owttt.bench.results import Results
+from owttt.bench.running import Run
+from owttt.bench.spec import RunSpec
+
+RETRIES: Final = 5
+"""How often a run is begun again because its worker or node died."""
+LOOPBACK: Final = "127.0.0.1"
+PATIENCE: Final = 5.0
+"""Seconds after which an address that does not answer is given up."""
+
+
+def execute_on_ray(
+    specs: Sequence[RunSpec], folder: Path, *, address: str | None = None, cpus: int = 1
+) -> Iterator[Done]:
+    """Run what is not done yet on a cluster, and yield every run as it is there.
+
+    Args:
+        specs: The runs.
+        folder: Where records are found and written, on this machine.
+        address: `host:port` of a cluster that is running; without one, Ray is started on this machine.
+        cpus: Cores that a run takes on its node.
+
+    Raises:
+        ConnectionError: Nobody answers at the address.
+        ImportError: Ray is not installed.
+    """
+    ray = require("ray", "clusters", extra="ray")
+    results, ready = Results(folder), {}
+    for spec in specs:
+        try:
+            prints = Run(spec).fingerprints
+            found = results.find(spec, prints)
+        except Exception as error:  # whatever a model or data set raises, the other runs go on
+            yield Done(spec, None, error=told(error))
+            continue
+        if found:
+            yield Done(spec, found[1], found[0].relative_to(folder).as_posix(), fresh=False)
+        else:
+            ready[spec.digest] = (spec, prints)
+    if ready:
+        with _connected(ray, address):
+            yield from _sent(ray, list(ready.values()), results, cpus)
+
+
+def _sent(ray: Any, ready: list[tuple[RunSpec, dict[str, Any]]], results: Results, cpus: int) -> Iterator[Done]:
+    remote = ray.remote(num_cpus=cpus, max_retries=RETRIES)(_task)
+    tasks = {remote.remote(spec.describe(), cpus): (spec, prints) for spec, prints in ready}
+    waiting = list(tasks)
+    try:
+        while waiting:
+            (done,), waiting = ray.wait(waiting, num_returns=1)
+            spec, prints = tasks[done]
+            try:
+                theirs, record = ray.get(done)
+            except ray.exceptions.RayError as error:
+                yield Done(spec, None, error=told(getattr(error, "cause", None) or error))
+                continue
+            if theirs != prints:
+                differ = ", ".join(name for name in prints if prints[name] != theirs.get(name))
+                yield Done(
+                    spec, None, error=f"ValueError: the node that ran it has another {differ} than this machine."
+                )
+                continue
+            yield Done(spec, results.write(spec, record), results.path(spec).name)
+    finally:
+        for task in waiting:
+            ray.cancel(task, force=True)
+
+
+def _task(description: dict[str, Any], cpus: int) -> tuple[dict[str, Any], RunRecord]:
+    """Do a run on a node: fetch what it lacks, once per node, and return what decides the numbers, and the record."""
+    import torch  # noqa: PLC0415
+
+    from owttt._utils.allocator import keep_freed_memory  # noqa: PLC0415
+    from owttt.data.catalog import catalog  # noqa: PLC0415
+    from owttt.data.fetching.fetch import get  # noqa: PLC0415
+
+    torch.set_num_threads(cpus)
+    keep_freed_memory()
+    spec = RunSpec.parse(description)
+    for name in {data.plain for data in spec.stream.data_names} & catalog().keys():
+        get(name)
+    prepared = Run(spec)
+    return prepared.fingerprints, prepared.do(lambda done, _: done)
+
+
+@contextmanager
+def _connected(ray: Any, address: str | None) -> Iterator[None]:
+    """Be connected to a cluster: the one this program already uses, the one at the address, or one made here."""
+    if ray.is_initialized():
+        yield
+        return
+    if address is not None:
+        _reach(address)
+    ray.init(address=address, log_to_driver=False, logging_level="ERROR", **_own(address))
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _own(address: str | None) -> dict[str, Any]:
+    """Return what Ray has to know of this machine: how to start here, or that a cluster is on this machine only."""
+    if address is None:
+        return {"num_cpus": os.cpu_count(), "include_dashboard": False, "_node_ip_address": LOOPBACK}
+    return {"_node_ip_address": LOOPBACK} if address.startswith((f"{LOOPBACK}:", "localhost:")) else {}
+
+
+def _reach(address: str) -> None:
+    """Raise a ConnectionError unless somebody listens at `host:port`; Ray itself would wait for minutes."""
+    if address in ("auto", "local"):
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        raise ValueError(f"--address is host:port of a Ray cluster, got {address!r}.")
+    try:
+        socket.create_connection((host, int(port)), timeout=PATIENCE).close()
+    except OSError as error:
+        raise ConnectionError(
+            f"No Ray cluster answers at {address} ({error}). `ray start --head` starts one and tells its address."
+        ) from error
