@@ -10,6 +10,7 @@ import stat
 import tarfile
 import threading
 import time
+import urllib.request
 import zipfile
 from contextlib import contextmanager
 from dataclasses import replace
@@ -486,3 +487,83 @@ def test_the_catalog_has_https_or_checksums():
             if isinstance(source, Web):
                 insecure = [address for address in source.addresses if not address.startswith("https:")]
                 assert not (insecure and source.unverified), entry.name
+
+
+class Partial(Handler):
+    """Sends a part although nobody asked for one."""
+
+    def answer(self, manner, content):
+        self.send_response(206)
+        self.send_header("Content-Length", "1000")
+        self.send_header("Content-Range", f"bytes 0-999/{len(content)}")
+        self.end_headers()
+        self.wfile.write(content[:1000])
+
+
+def test_a_part_that_nobody_asked_for_is_no_whole_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.data.test_fetching.Handler", Partial)
+    monkeypatch.setattr(download, "_acceptable", lambda *_, **__: None)
+    with serving({"a.bin": CONTENT}) as pair, pytest.raises(OSError, match="another part than was asked for"):
+        get(pair, tmp_path, "serves", md5sum="")
+
+
+@pytest.mark.parametrize(
+    ("hops", "taken"),
+    [
+        (("https://a/x", "https://b/x"), True),
+        (("http://a/x", "https://b/x"), False),
+        (("https://a/x", "http://b/x", "https://c/x"), False),
+    ],
+)
+def test_every_hop_to_an_unverified_file_is_secure(hops, taken):
+    class Answer:
+        url = hops[-1]
+
+    Answer.hops = hops[:-1]
+    if taken:
+        download._acceptable(Answer, 10, 100, verified=False)
+        return
+    with pytest.raises(OSError, match="over plain http"):
+        download._acceptable(Answer, 10, 100, verified=False)
+
+
+def test_redirections_are_remembered(tmp_path):
+    class Redirects(Handler):
+        def do_GET(self):
+            self.send_response(302 if "first" in self.path else 200)
+            self.send_header("Location", self.path.replace("first", "second"))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Redirects)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    base = f"http://127.0.0.1:{server.server_port}"
+    with download._open(urllib.request.Request(f"{base}/first/a"), 5) as answer:
+        assert answer.hops == (f"{base}/first/a", f"{base}/second/a")
+    server.shutdown()
+    server.server_close()
+
+
+def test_an_overlong_answer_spoils_no_part(server, tmp_path):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "a.bin.part").write_bytes(CONTENT[:250_000])
+    _, base = server
+    with pytest.raises(OSError, match="at most 260,000"):
+        download.download([f"{base}/forgetful/a.bin"], checksum(CONTENT), tmp_path / "work", TIMEOUT, 260_000)
+    assert (tmp_path / "work" / "a.bin.part").read_bytes() == CONTENT[:250_000]
+
+
+def test_a_source_has_the_limits_of_its_entry(tmp_path, cataloged):
+    big = archive({"set/a.bin": bytes(30_000_000)})
+    with serving({"big.tar.gz": big, "long.bin": bytes(3_000_000)}) as (_, base):
+        for name, said in (("big.tar.gz", "takes more than this data set can"), ("long.bin", "at most 2,000,000")):
+            content = big if name == "big.tar.gz" else bytes(3_000_000)
+            cataloged(entry(Web((f"{base}/serves",), {name: checksum(content)}, timeout=TIMEOUT, megabytes=1)))
+            with pytest.raises(OSError, match=said):
+                fetch.get("mine", root=tmp_path)
+    assert all(
+        source.megabytes == one.megabytes
+        for one in catalog().values()
+        for source in one.sources
+        if isinstance(source, Web)
+    )

@@ -53,21 +53,22 @@ def execute(specs: Sequence[RunSpec], folder: Path, *, jobs: int = 1) -> Iterato
         yield from (_one(spec, folder) for spec in specs)
         return
     context = multiprocessing.get_context("spawn")
-    others = set(multiprocessing.active_children())
+    others, workers = set(multiprocessing.active_children()), set()
     pool = ProcessPoolExecutor(jobs, context, initializer=_prepare_process, initargs=(threads,))
     try:
         futures = {pool.submit(_one, spec, folder): spec for spec in specs}
+        workers = set(multiprocessing.active_children()) - others
         for future in as_completed(futures):
             error = future.exception()
             if error and _stops_all(error):
                 raise error
             yield Done(futures[future], None, error=_told(error)) if error else future.result()
     except BaseException:
-        for worker in set(multiprocessing.active_children()) - others:
-            worker.terminate()
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in workers:
+            worker.kill()
         raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    pool.shutdown()
 
 
 def _prepare_process(threads: int) -> None:
