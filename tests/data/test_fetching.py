@@ -21,7 +21,7 @@ from PIL import Image
 
 from owttt.data import registry
 from owttt.data.catalog import Entry, catalog
-from owttt.data.fetching import download, fetch
+from owttt.data.fetching import archives, download, fetch
 from owttt.data.fetching.download import Web, md5
 from owttt.data.fetching.npm import NpmPackage, unpack_cifar10, unpack_mnist
 from owttt.data.fetching.system import SystemFolder
@@ -567,3 +567,37 @@ def test_a_source_has_the_limits_of_its_entry(tmp_path, cataloged):
         for source in one.sources
         if isinstance(source, Web)
     )
+
+
+def test_an_archive_has_so_many_members(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "MEMBERS", 3)
+    for name, count, refused in (("a.tar.gz", 3, False), ("b.tar.gz", 4, True)):
+        (tmp_path / name).write_bytes(archive({f"x{n}": b"1" for n in range(count)}))
+        (tmp_path / name[0]).mkdir()
+        if refused:
+            with pytest.raises(archives.UnsafeArchiveError, match="more than 3 members"):
+                archives.unpack(tmp_path / name, tmp_path / name[0], 10_000)
+        else:
+            archives.unpack(tmp_path / name, tmp_path / name[0], 10_000)
+            assert len(list((tmp_path / name[0]).iterdir())) == 3
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_tar_archives_of_all_kinds_are_read(tmp_path, form):
+    """Deep names, long names, names that are no ASCII, empty files and folders, in each of the formats."""
+    names = ["a/b/c.txt", "p" * 90 + "/" + "q" * 90 + "/r.txt", "empty"]
+    names += ["ü/ä.txt", "n" * 120 + "/" + "m" * 120] if form != tarfile.USTAR_FORMAT else []
+    with tarfile.open(tmp_path / "a.tar", "w", format=form) as tar:
+        folder = tarfile.TarInfo("folder")
+        folder.type = tarfile.DIRTYPE
+        tar.addfile(folder)
+        for number, name in enumerate(names):
+            member = tarfile.TarInfo(name)
+            member.size = 0 if name == "empty" else 700 * number + 1
+            tar.addfile(member, io.BytesIO(bytes([65 + number]) * member.size))
+    (tmp_path / "out").mkdir()
+    archives.unpack(tmp_path / "a.tar", tmp_path / "out", 100_000)
+    assert (tmp_path / "out" / "folder").is_dir()
+    for number, name in enumerate(names):
+        expected = b"" if name == "empty" else bytes([65 + number]) * (700 * number + 1)
+        assert (tmp_path / "out" / name).read_bytes() == expected

@@ -21,6 +21,7 @@ from owttt.bench.running import find_or_do
 from owttt.bench.spec import RunSpec
 from owttt.methods import find_method
 
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 WHOLE: Final = 10_000
 """Known samples of a run that takes all there are, as a guess."""
 
@@ -90,8 +91,8 @@ def _one(spec: RunSpec, folder: Path) -> Done:
 
 
 def _stops_all(error: BaseException) -> bool:
-    """Whether no other run could be written either: a full disk, a quota, a file system that became read-only."""
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+    """Whether no other run could be written either: a full disk, a quota, a limit, a read-only file system."""
+    return isinstance(error, OSError) and error.errno in _FULL
 
 
 def _told(error: BaseException) -> str:

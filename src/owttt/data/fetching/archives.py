@@ -226,7 +226,7 @@ class _Room:
 
     root: Path
     bytes: int
-    members: int = MEMBERS
+    members: int = 0
 
     def folder(self, name: str) -> None:
         """Make a folder."""
@@ -247,9 +247,9 @@ class _Room:
             raise UnsafeArchiveError(f"{_shown(name)} has {written:,} bytes and should have {size:,}")
 
     def _take(self, name: str, size: int) -> None:
-        self.members -= 1
+        self.members += 1
         self.bytes -= size
-        if self.members < 0:
+        if self.members > MEMBERS:
             raise UnsafeArchiveError(f"it has more than {MEMBERS:,} members")
         if size < 0 or self.bytes < 0:
             raise UnsafeArchiveError(f"with {_shown(name)} it takes more than this data set can")
