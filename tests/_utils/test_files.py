@@ -26,6 +26,10 @@ def test_changed_json_is_refused_by_name(tmp_path):
     path.write_text(json.dumps(changed))
     with pytest.raises(DamagedFileError, match=r"a\.json: its contents do not match their checksum"):
         read_json(path)
+    write_json(path, {"accuracy": 0.5})
+    path.write_text(path.read_text().replace('"sha256"', '"rha256"').replace("0.5", "0.9"))
+    with pytest.raises(DamagedFileError, match="do not match their checksum"):
+        read_json(path)
     for text, said in (("[1]", "no object"), ("{", "not JSON"), ("[" * 100_000, "not JSON")):
         path.write_text(text)
         with pytest.raises(DamagedFileError, match=rf"a\.json: .*{said}"):
@@ -54,3 +58,16 @@ def test_parts_that_nobody_writes_any_more_are_removed(tmp_path):
         os.utime(path, (long_ago, long_ago))
     assert remove_parts(tmp_path) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([young.name, other.name])
+
+
+def test_what_is_written_can_be_read(tmp_path):
+    write_json(tmp_path / "a.json", {"a": {9: 1, 10: 2}})
+    assert read_json(tmp_path / "a.json") == {"a": {"9": 1, "10": 2}}
+    with pytest.raises(ValueError, match="is the name of the checksum"):
+        write_json(tmp_path / "a.json", {"sha256": "mine"})
+
+
+def test_a_part_that_vanishes_meanwhile_stops_nothing(tmp_path, monkeypatch):
+    """Another process has put its file in place between a look at the folder and a look at the file."""
+    monkeypatch.setattr(type(tmp_path), "glob", lambda self, _: iter([self / "a.json.0123abcd.part"]))
+    assert remove_parts(tmp_path) == 0

@@ -89,6 +89,20 @@ def crafted():
     yield "large.tar.gz", tar([(info("x", 3 * LIMIT), bytes(3 * LIMIT))])
     yield "many.tar.gz", tar([(info(f"x{n}", LIMIT // 4), bytes(LIMIT // 4)) for n in range(6)])
     yield "pax.tar.gz", tar([(info("x", 2), b"ok")], pax={"comment": "c" * 5_000_000})
+    yield "digits.tar.gz", tar([(info("x", 2), b"ok")], pax={"comment": "1" * 200_000})
+    yield "part.tar.gz", tar([(info("a/" + "n" * 300, 2), b"no")])
+    long_name = tarfile.TarInfo("././@LongLink")
+    long_name.type, long_name.size = tarfile.GNUTYPE_LONGNAME, 4
+    yield "chained.tar.gz", tar([(long_name, b"abc\0")] * 400, form=tarfile.GNU_FORMAT)
+    whole = tar([(info(f"x{n}", 600), bytes([n]) * 600) for n in range(20)], "w", tarfile.USTAR_FORMAT)
+    yield "member.tar", whole[: 3 * 1536]
+    flipped = bytearray(whole)
+    flipped[3 * 1536] ^= 1
+    yield "flipped.tar", bytes(flipped)
+    wrong_sum = bytearray(gzip.compress(whole))
+    wrong_sum[-8] ^= 1
+    yield "sum.tar.gz", bytes(wrong_sum)
+    yield "behind.tar", whole + b"more" * 128
     yield "short.tar.gz", gzip.compress(tar([(info("x", 5_000), bytes(5_000))], "w")[:2_000])
     claimed = bytearray(tar([(info("x", 5), b"hello")], "w", tarfile.USTAR_FORMAT))
     claimed[124:136] = b"77777777777\0"
@@ -124,15 +138,23 @@ def archives(tally: Tally, rounds: int, rng: random.Random) -> None:
         "good.zip": zipped([("set/a", rng.randbytes(900), 0), ("set/b", b"b" * 900, 0)]),
         "good.gz": gzip.compress(rng.randbytes(900)),
     }
+    expected = {name: _unpack(tally, name, content, must_fail=False) for name, content in honest.items()}
+    for name, contents in expected.items():
+        tally.check(bool(contents), f"{name}: an honest archive was refused")
     for _ in range(rounds):
         name = rng.choice(sorted(honest))
         changed = bytearray(honest[name])
         for _ in range(rng.randint(1, 4)):
             changed[rng.randrange(len(changed))] = rng.randrange(256)
-        _unpack(tally, name, bytes(changed), must_fail=False)
+        found = _unpack(tally, name, bytes(changed), must_fail=False)
+        if name.endswith("gz") and found is not None:
+            tally.check(
+                sorted(found.values()) == sorted(expected[name].values()), f"{name}: unpacked as something else"
+            )
 
 
-def _unpack(tally: Tally, name: str, content: bytes, *, must_fail: bool) -> None:
+def _unpack(tally: Tally, name: str, content: bytes, *, must_fail: bool) -> dict[str, bytes] | None:
+    """Unpack an archive; return the files that came of it, None if it was refused."""
     with tempfile.TemporaryDirectory() as place:
         outer = Path(place)
         folder = outer / "deep" / "er" / "folder"
@@ -146,7 +168,7 @@ def _unpack(tally: Tally, name: str, content: bytes, *, must_fail: bool) -> None
             failed = True
         except Exception as error:
             tally.check(False, f"{name}: {type(error).__name__}: {error}")
-            return
+            return None
         tally.check(failed or not must_fail, f"{name}: unpacked")
         inside = list(folder.rglob("*"))
         outside = {path for path in outer.rglob("*") if folder not in path.parents} - expected
@@ -155,3 +177,4 @@ def _unpack(tally: Tally, name: str, content: bytes, *, must_fail: bool) -> None
         tally.check(plain, f"{name}: left a link")
         size = sum(path.stat().st_size for path in inside if path.is_file())
         tally.check(size <= LIMIT, f"{name}: wrote {size:,} bytes")
+        return None if failed else {path.name: path.read_bytes() for path in inside if path.is_file()}

@@ -10,12 +10,12 @@ from tests.attack.tally import Attack
 ATTACKS = (
     Attack("hostile calls", quietly(calls), 300, 25_000),
     Attack("one poisoned batch", quietly(poison), 12, 400),
-    Attack("interruptions", quietly(interruptions), 60, 2_000),
+    Attack("interruptions", quietly(interruptions), 60, 2_000, "linux"),
     Attack("threads", quietly(threads), 2, 60),
     Attack("mutated files", mutations, 20, 400),
-    Attack("forged sizes", forgeries, 1, 1),
+    Attack("forged sizes", forgeries, 1, 1, "linux"),
     Attack("crafted archives", archives, 60, 3_000),
-    Attack("kills while writing", kills, 8, 400),
+    Attack("kills while writing", kills, 8, 400, "linux"),
     Attack("injected pages", pages, 8, 400),
-    Attack("memory of a stream", memory, 50, 200),
+    Attack("memory of a stream", memory, 50, 200, "linux"),
 )

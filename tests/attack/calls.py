@@ -130,8 +130,6 @@ def poison(tally: Tally, rounds: int, rng: random.Random) -> None:
 
 def interruptions(tally: Tally, rounds: int, rng: random.Random) -> None:
     """Ctrl-C at any moment: the state is that before the batch, or that after it."""
-    if not hasattr(signal, "setitimer"):
-        return
 
     def interrupt(*_):
         raise KeyboardInterrupt

@@ -10,7 +10,7 @@ from tests.attack.tally import Tally
 STREAM = """
 import json, sys, torch
 from owttt import SourceStats, models, wrap
-from owttt._utils.allocator import keep_freed_memory, give_back_freed_memory
+from owttt._utils.allocator import keep_freed_memory
 torch.set_num_threads(1)
 keep_freed_memory()
 batches, side, size = map(int, sys.argv[1:])
@@ -26,7 +26,6 @@ for number in range(batches):
     kinds = torch.randint(20, (size,))
     adapter(templates[kinds] * torch.rand(size, 1, 1, 1) + torch.randn(size, 3, side, side))
     if (number + 1) % (batches // 5) == 0:
-        give_back_freed_memory()
         status = open("/proc/self/status").read()
         resident.append(int(status.split("VmRSS:")[1].split()[0]) // 1024)
 print(json.dumps(resident))
@@ -40,8 +39,6 @@ def memory(tally: Tally, rounds: int, rng: random.Random) -> None:
     At first it grows by a few dozen megabytes: the library of convolutions remembers shapes, up to a bound.
     """
     del rng
-    if not sys.platform.startswith("linux"):
-        return
     words = [sys.executable, "-c", STREAM, str(rounds), "16", "128"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     resident = json.loads(done.stdout)

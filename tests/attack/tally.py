@@ -27,6 +27,8 @@ class Attack:
     run: Callable[[Tally, int, random.Random], None]
     short: int
     long: int
+    needs: str = ""
+    """What the system has to be for it, the beginning of `sys.platform`."""
 
     def start(self, rounds: int) -> Tally:
         """Return what came of so many rounds, the same every time."""

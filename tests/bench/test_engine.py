@@ -3,7 +3,7 @@
 import errno
 import json
 import os
-import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from owttt.bench import running
-from owttt.bench.engine import _stops_all, cost, execute
+from owttt.bench.engine import cost, execute
 from owttt.bench.results import Results
 from owttt.bench.running import Run
 from owttt.bench.spec import RunSpec
@@ -281,15 +281,27 @@ def test_an_interruption_ends_two_processes_within_two_seconds(specs, tmp_path):
     assert len(records(tmp_path / "r")) < 400
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_full_disk_ends_a_campaign(specs, tmp_path, monkeypatch, jobs):
+def test_a_full_disk_ends_a_campaign(specs, tmp_path, monkeypatch):
     def full(self, spec, record):
         raise OSError(errno.ENOSPC, "No space left on device", str(self.path(spec)))
 
-    if jobs == 1:
-        monkeypatch.setattr(Results, "write", full)
-        with pytest.raises(OSError, match=r"No space left on device: '.*/r/test-"):
-            list(execute(specs, tmp_path / "r"))
-        return
-    assert _stops_all(pickle.loads(pickle.dumps(OSError(errno.ENOSPC, "full", "file")))), "as it comes from a worker"
-    assert not _stops_all(OSError(errno.ENOENT, "gone", "file"))
+    monkeypatch.setattr(Results, "write", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*/r/test-"):
+        list(execute(specs, tmp_path / "r"))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits the size of files")
+def test_a_limit_on_files_ends_a_campaign_of_processes(specs, tmp_path):
+    """No record can be written, by whichever process: the first to notice ends it, and names the file."""
+    many = [replace(spec, stream=replace(spec.stream, seed=seed)) for spec in specs[:1] for seed in range(60)]
+    (tmp_path / "specs.json").write_text(json.dumps([spec.describe() for spec in many]))
+    limited = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
+    (tmp_path / "campaign.py").write_text(limited + CAMPAIGN)
+    words = [sys.executable, str(tmp_path / "campaign.py"), str(tmp_path / "specs.json"), str(tmp_path / "r")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 1
+    assert "done" not in done.stdout
+    assert re.search(r"File too large; [\d,]+ bytes were to be written: '.*/r/test-\w+\.json'", done.stderr), (
+        done.stderr
+    )
+    assert not list((tmp_path / "r").glob("*.part"))

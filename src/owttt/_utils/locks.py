@@ -59,7 +59,8 @@ def waiting_for(path: Path) -> Iterator[None]:
                 sys.stderr.write(f"waiting for {path}, held by {_holder(path)}\n")
                 told = True
     try:
-        path.write_text(str(os.getpid()), encoding="utf-8")
+        with contextlib.suppress(OSError):  # Windows lets nobody write to a locked file
+            path.write_text(str(os.getpid()), encoding="utf-8")
         yield
     finally:
         lock.release()

@@ -22,7 +22,7 @@ from owttt.source.moments import channels
 
 RANGES: Final = 5.0
 DEVIATIONS: Final = 50.0
-LENGTHS: Final = 100.0
+LENGTHS: Final = 10_000.0
 GROWTH: Final = 100.0
 KEPT_EVENTS: Final = 100
 

@@ -21,6 +21,7 @@ from owttt.bench.running import find_or_do
 from owttt.bench.spec import RunSpec
 from owttt.methods import find_method
 
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 WHOLE: Final = 10_000
 """Known samples of a run that takes all there are, as a guess."""
 
@@ -53,21 +54,22 @@ def execute(specs: Sequence[RunSpec], folder: Path, *, jobs: int = 1) -> Iterato
         yield from (_one(spec, folder) for spec in specs)
         return
     context = multiprocessing.get_context("spawn")
-    others = set(multiprocessing.active_children())
+    others, workers = set(multiprocessing.active_children()), set()
     pool = ProcessPoolExecutor(jobs, context, initializer=_prepare_process, initargs=(threads,))
     try:
         futures = {pool.submit(_one, spec, folder): spec for spec in specs}
+        workers = set(multiprocessing.active_children()) - others
         for future in as_completed(futures):
             error = future.exception()
             if error and _stops_all(error):
                 raise error
             yield Done(futures[future], None, error=told(error)) if error else future.result()
     except BaseException:
-        for worker in set(multiprocessing.active_children()) - others:
-            worker.terminate()
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in workers:
+            worker.kill()
         raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    pool.shutdown()
 
 
 def _prepare_process(threads: int) -> None:
@@ -89,8 +91,8 @@ def _one(spec: RunSpec, folder: Path) -> Done:
 
 
 def _stops_all(error: BaseException) -> bool:
-    """Whether no other run could be written either: a full disk, a quota, a file system that became read-only."""
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+    """Whether no other run could be written either: a full disk, a quota, a limit, a read-only file system."""
+    return isinstance(error, OSError) and error.errno in _FULL
 
 
 def told(error: BaseException) -> str:

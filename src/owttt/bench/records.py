@@ -6,11 +6,12 @@ folder. Records of earlier versions lack some of the keys; what they lack is sho
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NotRequired, TypedDict
 
-from owttt._utils.files import read_json
+from owttt._utils.files import DamagedFileError, read_json
 
 RUN_KIND: Final = "owttt run"
 TABLE_KIND: Final = "owttt table"
@@ -170,6 +171,15 @@ def read_run(path: Path) -> RunRecord | None:
     return _run(content) if content.get("kind") == RUN_KIND else None
 
 
+def whole_run(path: Path, consequence: str) -> RunRecord | None:
+    """Return the record in a file; of one that is damaged it warns, with what follows from that, and returns None."""
+    try:
+        return read_run(path)
+    except DamagedFileError as error:
+        warnings.warn(f"{error} {consequence}", stacklevel=2)
+        return None
+
+
 def read_tables(folder: Path) -> list[tuple[str, TableRecord]]:
     """Return the tables of a results folder with their names, by name; another kind of file is an error."""
     return [(path.stem, _read_table(path)) for path in sorted((folder / "tables").glob("*.json"))]
@@ -178,7 +188,7 @@ def read_tables(folder: Path) -> list[tuple[str, TableRecord]]:
 def read_runs(folder: Path) -> Iterator[tuple[Path, RunRecord]]:
     """Yield every run of a results folder, whichever table it belongs to, by file name."""
     for path in sorted(folder.glob("*.json")):
-        record = read_run(path)
+        record = whole_run(path, "It is left out: run it again, or remove the file.")
         if record is not None:
             yield path, record
 
@@ -188,7 +198,8 @@ def runs_of(table: TableRecord, folder: Path) -> list[PlacedRun]:
     found: list[PlacedRun] = []
     for cell in table["cells"]:
         for entry in cell["runs"]:
-            record = read_run(folder / table["folder"] / entry["file"])
+            path = folder / table["folder"] / entry["file"]
+            record = whole_run(path, "It is left out: make the table again with `owttt bench`.")
             if record is not None:
                 found.append({"row": cell["row"], "column": cell["column"], "run": record})
     return found
@@ -219,7 +230,10 @@ def metric_name(metric: str) -> str:
 
 
 def _read_table(path: Path) -> TableRecord:
-    content = read_json(path)
+    try:
+        content = read_json(path)
+    except DamagedFileError as error:
+        raise ValueError(f"{error} Make the table again with `owttt bench`, or remove the file.") from error
     if (content.get("kind"), content.get("format")) != (TABLE_KIND, FORMAT):
         raise ValueError(
             f"{path}: not a table of this version of owttt; make it again with `owttt bench`, or remove it."

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
-from owttt._utils.files import DamagedFileError, finite, remove_parts, write_json
-from owttt.bench.records import FORMAT, RunRecord, read_run
+from owttt._utils.files import finite, remove_parts, write_json
+from owttt.bench.records import FORMAT, RunRecord, whole_run
 from owttt.bench.spec import RunSpec
 
 ALGORITHM: Final = 1
@@ -37,7 +36,7 @@ class Results:
     def find(self, spec: RunSpec, fingerprints: dict[str, Any]) -> tuple[Path, RunRecord] | None:
         """Return a run's file and record, if it is there and was made with this model, data, algorithm and format."""
         for path in (self.path(spec), self._first_path(spec)):
-            record = _whole(path) if path else None
+            record = whole_run(path, "The run is made again.") if path else None
             if path and record and (record.get("fingerprints"), record.get("format")) == (fingerprints, FORMAT):
                 return path, record
         return None
@@ -56,15 +55,6 @@ class Results:
             return None
         folder = self.folder / _FIRST_EMBEDDINGS if spec.embed else self.folder
         return folder / f"{spec.method}-{spec.first_digest[:16]}.json"
-
-
-def _whole(path: Path) -> RunRecord | None:
-    """Return the record in a file; one that is damaged is told of, and its run is made again."""
-    try:
-        return read_run(path)
-    except DamagedFileError as error:
-        warnings.warn(f"{error} The run is made again.", stacklevel=2)
-        return None
 
 
 def file_name(spec: RunSpec) -> str:

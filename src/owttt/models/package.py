@@ -54,8 +54,11 @@ def read_model(folder: Path) -> SourceModel:
 
 def _check_fit(description: Mapping[str, Any], tensors: Mapping[str, Tensor], path: Path) -> None:
     """Raise a ValueError unless a network as described has just these tensors; it is drawn up without memory."""
-    with torch.device("meta"):
-        plan = build(description["network"], len(description["classes"]), description["width"]).state_dict()
+    try:
+        with torch.device("meta"):
+            plan = build(description["network"], len(description["classes"]), description["width"]).state_dict()
+    except (KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise ValueError(f"{path}: no network can be made of its description ({error}).") from error
     wrong = sorted(
         name
         for name in plan.keys() | tensors.keys()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
@@ -61,7 +62,10 @@ def markdown(card: Mapping[str, Any]) -> str:
 
 
 def command(card: Mapping[str, Any]) -> str:
-    """Return the command that makes a model again: all that differs from the defaults of today."""
+    """Return the command that makes a model again: all that differs from the defaults of today.
+
+    Of models that it began with or learned from it names the last part of the path; where they are is not recorded.
+    """
     usual, recipe = asdict(Recipe()), {**EARLIER, **card["recipe"]}
     start = card.get("start") or {}
     choices = {
@@ -83,7 +87,7 @@ def command(card: Mapping[str, Any]) -> str:
 def _option(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return f"--{name}" if value else f"--no-{name}"
-    return f"--{name} {value:g}" if isinstance(value, float) else f"--{name} {value}"
+    return f"--{name} {shlex.quote(str(value))}"
 
 
 def _shown(recipe: Mapping[str, Any]) -> str:

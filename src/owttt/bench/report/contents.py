@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, cast, final
 
-from owttt.bench.records import PlacedRun, RunRecord, TableRecord, read_run, read_runs, read_tables
+from owttt.bench.records import PlacedRun, RunRecord, TableRecord, read_runs, read_tables, whole_run
 from owttt.bench.report.wording import without_folders
 from owttt.data.naming import DataName
 
@@ -110,7 +110,7 @@ class _Reader:
         if inside is None:
             return None
         if inside not in self.seen:
-            self.seen[inside] = read_run(inside)
+            self.seen[inside] = whole_run(inside, "It is left out: run it again, or remove the file.")
         return self.seen[inside]
 
 

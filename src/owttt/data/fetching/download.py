@@ -124,7 +124,6 @@ def _obtain(url: str, partial: Path, checksum: str, timeout: float, limit: int) 
         except TimeoutError:
             raise
         except _TooLongError:
-            partial.unlink(missing_ok=True)
             raise
         except _ERRORS as error:
             if _size(partial) <= before or not checksum:
@@ -155,7 +154,7 @@ def _transfer(url: str, partial: Path, timeout: float, limit: int, *, verified: 
         raise
     with response:
         resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT
-        if resumed and not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
+        if resumed and not (have and response.headers.get("Content-Range", "").startswith(f"bytes {have}-")):
             raise OSError("the server sent another part than was asked for")
         file = partial if resumed or not have else partial.with_suffix(".fresh")
         have = have if resumed else 0
@@ -167,11 +166,28 @@ def _transfer(url: str, partial: Path, timeout: float, limit: int, *, verified: 
                 received = _copy(response, out.write, advance, timeout, limit - have)
             if total is not None and have + received < total:
                 raise OSError(f"truncated, {have + received} of {total} bytes came")
+        except _TooLongError:
+            file.unlink()
+            raise
         except BaseException:
             if file != partial and _size(file) > _size(partial):
                 file.replace(partial)
             raise
     return file
+
+
+class _Hops(urllib.request.HTTPRedirectHandler):
+    """Follows redirections, and remembers them."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def redirect_request(self, *args: Any, **named: Any) -> urllib.request.Request | None:
+        """Follow one."""
+        request = super().redirect_request(*args, **named)
+        if request is not None:
+            self.seen.append(request.full_url)
+        return request
 
 
 class _TooLongError(OSError):
@@ -184,7 +200,7 @@ def _acceptable(response: Any, total: int | None, limit: int, *, verified: bool)
         raise _TooLongError(f"it has {total:,} bytes, and this data set at most {limit:,}")
     if verified:
         return
-    if not response.url.startswith("https:"):
+    if not all(hop.startswith("https:") for hop in (*getattr(response, "hops", ()), response.url)):
         raise OSError("no checksum is published for it, and it comes over plain http: not to be believed")
     if total is None:
         raise OSError("no checksum is published for it, and the server does not say how long it is")
@@ -197,7 +213,9 @@ def _open(request: urllib.request.Request, timeout: float) -> Any:
 
     def ask() -> None:
         try:
-            answer = urllib.request.urlopen(request, timeout=timeout)
+            hops = _Hops()
+            answer = urllib.request.build_opener(hops).open(request, timeout=timeout)
+            answer.hops = (request.full_url, *hops.seen)
         except Exception as error:
             answer = error
         answers.put(answer)

@@ -84,6 +84,10 @@ class Digits3D(Dataset):
 
 def _values(stored: Any, path: Path) -> Array:
     """Return what a data set of an h5 file holds."""
+    if not hasattr(stored, "nbytes"):
+        raise ValueError("a group where an array is expected")
+    if stored.is_virtual:
+        raise ValueError("an array that refers to other files; copy it into one")
     believable(stored.nbytes, stored.id.get_storage_size(), path)
     values: Array = stored[:]
     return values
