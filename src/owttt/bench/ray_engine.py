@@ -24,6 +24,7 @@ from owttt.bench.spec import RunSpec
 RETRIES: Final = 5
 """How often a run is begun again because its worker or node died."""
 LOOPBACK: Final = "127.0.0.1"
+_LOCAL: Final = (f"{LOOPBACK}:", "localhost:")
 PATIENCE: Final = 5.0
 """Seconds after which an address that does not answer is given up."""
 
@@ -43,7 +44,7 @@ def execute_on_ray(
         ConnectionError: Nobody answers at the address.
         ImportError: Ray is not installed.
     """
-    ray = require("ray", "clusters", extra="ray")
+    ray = _ray(address)
     results, ready = Results(folder), {}
     for spec in specs:
         try:
@@ -118,11 +119,18 @@ def _connected(ray: Any, address: str | None) -> Iterator[None]:
         ray.shutdown()
 
 
+def _ray(address: str | None) -> Any:
+    """Import Ray; told first to stay on the loopback interface if its cluster is there, or it would look elsewhere."""
+    if address is None or address.startswith(_LOCAL):
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    return require("ray", "clusters", extra="ray")
+
+
 def _own(address: str | None) -> dict[str, Any]:
     """Return what Ray has to know of this machine: how to start here, or that a cluster is on this machine only."""
     if address is None:
         return {"num_cpus": os.cpu_count(), "include_dashboard": False, "_node_ip_address": LOOPBACK}
-    return {"_node_ip_address": LOOPBACK} if address.startswith((f"{LOOPBACK}:", "localhost:")) else {}
+    return {"_node_ip_address": LOOPBACK} if address.startswith(_LOCAL) else {}
 
 
 def _reach(address: str) -> None:
