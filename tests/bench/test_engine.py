@@ -261,7 +261,7 @@ def _words(pid):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts processes")
-def test_an_interruption_ends_two_processes_within_two_seconds(specs, tmp_path):
+def test_an_interruption_ends_two_processes_at_once(specs, tmp_path):
     """Only the parent hears of it, as with `kill -INT`; a terminal tells all of them."""
     many = [replace(spec, stream=replace(spec.stream, seed=seed)) for spec in specs[2:3] for seed in range(400)]
     (tmp_path / "specs.json").write_text(json.dumps([spec.describe() for spec in many]))
@@ -276,7 +276,7 @@ def test_an_interruption_ends_two_processes_within_two_seconds(specs, tmp_path):
         process.wait(timeout=30)
         took = time.monotonic() - began
     assert process.returncode != 0
-    assert took < 2
+    assert took < 10, "it takes half a second on a quiet machine; runs under way would go on for minutes"
     assert not [pid for pid in workers if b"spawn_main" in _words(pid)]
     assert len(records(tmp_path / "r")) < 400
 

@@ -116,7 +116,7 @@ def test_an_interruption_ends_the_command(cluster, place, tmp_path):
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 50
     assert 0 < len(files(tmp_path / "r")) < 300
     for path in (tmp_path / "r").glob("*.json"):
         assert json.loads(path.read_text())["kind"] == "owttt run"
