@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from owttt._utils.processes import noticing_interruptions
 from owttt.bench import running
 from owttt.bench.engine import cost, execute
 from owttt.bench.results import Results
@@ -243,6 +244,7 @@ def test_leaving_stops_the_processes(specs, tmp_path):
 
 CAMPAIGN = """
 import json, sys, pathlib
+from owttt._utils.processes import noticing_interruptions
 from owttt.bench import running
 from owttt.bench.engine import execute
 from owttt.bench.spec import RunSpec
@@ -305,3 +307,18 @@ def test_a_limit_on_files_ends_a_campaign_of_processes(specs, tmp_path):
         done.stderr
     )
     assert not list((tmp_path / "r").glob("*.part"))
+
+
+def test_an_interruption_that_somebody_swallows_is_noticed():
+    before = signal.getsignal(signal.SIGINT)
+    with noticing_interruptions() as check:
+        check()
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1)
+        except KeyboardInterrupt:
+            swallowed = True
+        assert swallowed
+        with pytest.raises(KeyboardInterrupt):
+            check()
+    assert signal.getsignal(signal.SIGINT) is before

@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
@@ -15,12 +15,14 @@ from typing import Final, final
 import torch
 
 from owttt._utils.allocator import keep_freed_memory
-from owttt._utils.processes import die_with_parent
+from owttt._utils.processes import die_with_parent, noticing_interruptions
 from owttt.bench.records import RunRecord
 from owttt.bench.running import find_or_do
 from owttt.bench.spec import RunSpec
 from owttt.methods import find_method
 
+LOOK: Final = 0.5
+"""Seconds between two looks at whether Ctrl-C was pressed."""
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 WHOLE: Final = 10_000
 """Known samples of a run that takes all there are, as a guess."""
@@ -57,19 +59,27 @@ def execute(specs: Sequence[RunSpec], folder: Path, *, jobs: int = 1) -> Iterato
     others, workers = set(multiprocessing.active_children()), set()
     pool = ProcessPoolExecutor(jobs, context, initializer=_prepare_process, initargs=(threads,))
     try:
-        futures = {pool.submit(_one, spec, folder): spec for spec in specs}
-        workers = set(multiprocessing.active_children()) - others
-        for future in as_completed(futures):
-            error = future.exception()
-            if error and _stops_all(error):
-                raise error
-            yield Done(futures[future], None, error=told(error)) if error else future.result()
+        with noticing_interruptions() as check:
+            futures = {pool.submit(_one, spec, folder): spec for spec in specs}
+            workers = set(multiprocessing.active_children()) - others
+            waiting = set(futures)
+            while waiting:
+                done, waiting = wait(waiting, LOOK, FIRST_COMPLETED)
+                check()
+                yield from (_received(futures[future], future) for future in done)
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
         for worker in workers:
             worker.kill()
         raise
     pool.shutdown()
+
+
+def _received(spec: RunSpec, future: Future[Done]) -> Done:
+    error = future.exception()
+    if error and _stops_all(error):
+        raise error
+    return Done(spec, None, error=told(error)) if error else future.result()
 
 
 def _prepare_process(threads: int) -> None:

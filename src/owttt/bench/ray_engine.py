@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from owttt._utils.optional import require
-from owttt.bench.engine import Done, told
+from owttt._utils.processes import noticing_interruptions
+from owttt.bench.engine import LOOK, Done, told
 from owttt.bench.records import RunRecord
 from owttt.bench.results import Results
 from owttt.bench.running import Run
@@ -67,24 +68,26 @@ def _sent(ray: Any, ready: list[tuple[RunSpec, dict[str, Any]]], results: Result
     tasks = {remote.remote(spec.describe(), cpus): (spec, prints) for spec, prints in ready}
     waiting = list(tasks)
     try:
-        while waiting:
-            (done,), waiting = ray.wait(waiting, num_returns=1)
-            spec, prints = tasks[done]
-            try:
-                theirs, record = ray.get(done)
-            except ray.exceptions.RayError as error:
-                yield Done(spec, None, error=told(getattr(error, "cause", None) or error))
-                continue
-            if theirs != prints:
-                differ = ", ".join(name for name in prints if prints[name] != theirs.get(name))
-                yield Done(
-                    spec, None, error=f"ValueError: the node that ran it has another {differ} than this machine."
-                )
-                continue
-            yield Done(spec, results.write(spec, record), results.path(spec).name)
+        with noticing_interruptions() as check:
+            while waiting:
+                done, waiting = ray.wait(waiting, num_returns=1, timeout=LOOK)
+                check()
+                yield from (_received(ray, task, *tasks[task], results) for task in done)
     finally:
         for task in waiting:
             ray.cancel(task, force=True)
+
+
+def _received(ray: Any, task: Any, spec: RunSpec, prints: dict[str, Any], results: Results) -> Done:
+    """Take what a task gave, and write its record."""
+    try:
+        theirs, record = ray.get(task)
+    except ray.exceptions.RayError as error:
+        return Done(spec, None, error=told(getattr(error, "cause", None) or error))
+    if theirs != prints:
+        differ = ", ".join(name for name in prints if prints[name] != theirs.get(name))
+        return Done(spec, None, error=f"ValueError: the node that ran it has another {differ} than there is here.")
+    return Done(spec, results.write(spec, record), results.path(spec).name)
 
 
 def _task(description: dict[str, Any], cpus: int) -> tuple[dict[str, Any], RunRecord]:
