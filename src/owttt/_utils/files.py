@@ -31,7 +31,7 @@ def write_bytes(path: Path, payload: bytes) -> None:
     """Write a file atomically: a reader finds the old file or the new one, never a part.
 
     Raises:
-        OSError: It cannot be written; the error names the file (a full disk does not).
+        OSError: It cannot be written; the error names the file, which the system's own of a full disk does not.
     """
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     try:
