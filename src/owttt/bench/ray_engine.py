@@ -59,11 +59,18 @@ def execute_on_ray(
         else:
             ready[spec.digest] = (spec, prints)
     if ready:
-        with _connected(ray, address):
-            yield from _sent(ray, list(ready.values()), results, cpus)
+        with _connected(ray, address) as ours:
+            yield from _sent(ray, list(ready.values()), results, cpus, cancel=not ours)
 
 
-def _sent(ray: Any, ready: list[tuple[RunSpec, dict[str, Any]]], results: Results, cpus: int) -> Iterator[Done]:
+def _sent(
+    ray: Any, ready: list[tuple[RunSpec, dict[str, Any]]], results: Results, cpus: int, *, cancel: bool
+) -> Iterator[Done]:
+    """Send the runs and yield them as they come.
+
+    A connection of our own takes its tasks along when it is closed. Only on the caller's connection do we `cancel`
+    what is left, and never by force: a task that ends just when Ray kills it makes Ray end this process.
+    """
     remote = ray.remote(num_cpus=cpus, max_retries=RETRIES)(_task)
     tasks = {remote.remote(spec.describe(), cpus): (spec, prints) for spec, prints in ready}
     waiting = list(tasks)
@@ -74,8 +81,8 @@ def _sent(ray: Any, ready: list[tuple[RunSpec, dict[str, Any]]], results: Result
                 check()
                 yield from (_received(ray, task, *tasks[task], results) for task in done)
     finally:
-        for task in waiting:
-            ray.cancel(task, force=True)
+        for task in waiting if cancel else ():
+            ray.cancel(task)
 
 
 def _received(ray: Any, task: Any, spec: RunSpec, prints: dict[str, Any], results: Results) -> Done:
@@ -108,16 +115,19 @@ def _task(description: dict[str, Any], cpus: int) -> tuple[dict[str, Any], RunRe
 
 
 @contextmanager
-def _connected(ray: Any, address: str | None) -> Iterator[None]:
-    """Be connected to a cluster: the one this program already uses, the one at the address, or one made here."""
+def _connected(ray: Any, address: str | None) -> Iterator[bool]:
+    """Be connected to a cluster: the one this program already uses, the one at the address, or one made here.
+
+    Yields whether the connection is ours, and closed here.
+    """
     if ray.is_initialized():
-        yield
+        yield False
         return
     if address is not None:
         _reach(address)
     ray.init(address=address, log_to_driver=False, logging_level="ERROR", **_own(address))
     try:
-        yield
+        yield True
     finally:
         ray.shutdown()
 
