@@ -25,7 +25,7 @@ def measure(keep: bool) -> dict[str, float]:
 
     if keep:
         keep_freed_memory()
-    model = models.load("cifar10-resnet26")
+    model = models.load("cifar10-resnet11")
     x = torch.rand(256, 3, 32, 32)
 
     def forward() -> None:

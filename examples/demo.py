@@ -23,7 +23,7 @@ from owttt._utils.progress import live
 from owttt.bench.figures import overview
 from owttt.bench.text import methods_table
 
-MODEL: Final = "cifar10-resnet26"
+MODEL: Final = "cifar10-resnet11"
 
 
 def main(arguments: list[str] | None = None) -> Mapping[str, Any]:

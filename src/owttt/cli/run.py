@@ -44,7 +44,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "owttt run --model mymodel --known folder:photos/test --unknown folder:photos/others --method test,owttt",
         "owttt run --model my_package:make --weights my.safetensors --source npz:train.npz --known npz:test.npz",
     )
-    parser.add_argument("--model", default="cifar10-resnet26", help="a name, a folder, or package.module:function")
+    parser.add_argument("--model", default="cifar10-resnet11", help="a name, a folder, or package.module:function")
     parser.add_argument("--weights", help="a .safetensors or .pt file for a model that a function makes")
     parser.add_argument(
         "--method", type=words, default=("owttt",), help=f"{', '.join(METHODS)}; several with commas, or all; or "
