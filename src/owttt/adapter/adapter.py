@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, is_dataclass, replace
 from functools import partial
@@ -21,11 +21,12 @@ from owttt._utils.background import Background
 from owttt._utils.locks import Lock
 from owttt._utils.queue import Queue
 from owttt.adapter.answers import with_rejected
+from owttt.adapter.batches import checked_batch
 from owttt.adapter.guard import Event, Log, implausible_features, implausible_inputs, implausible_state
 from owttt.detector import Detector, NamedScore, Score, Threshold
 from owttt.functional import wide
 from owttt.methods.base import Method
-from owttt.network.inputs import Fields, as_batch, own, tensors_of
+from owttt.network.inputs import own, tensors_of
 from owttt.types import ADAPT_THEN_PREDICT, PREDICT_THEN_ADAPT, UNKNOWN, Forward, Order, Prediction, Verdict
 
 KIND: Final = "adapter state"
@@ -98,7 +99,7 @@ class Adapter(nn.Module):
             TypeError: Likewise, of another type.
         """
         with self._turn(), torch.inference_mode(False), torch.enable_grad():
-            batch = own(self._checked(x))
+            batch = own(checked_batch(x, self.method.network, self.method.source))
             if self.order == PREDICT_THEN_ADAPT:
                 with self._undone_on_error() as before:
                     answer, learn = self._begun(batch, before)
@@ -123,7 +124,7 @@ class Adapter(nn.Module):
         if self.order != PREDICT_THEN_ADAPT:
             raise ValueError(f"An answer that comes before learning needs the order {PREDICT_THEN_ADAPT!r}.")
         with self._turn(), torch.inference_mode(False), torch.enable_grad():
-            batch = own(self._checked(x))
+            batch = own(checked_batch(x, self.method.network, self.method.source))
             with self._undone_on_error() as before:
                 answer, learn = self._begun(batch, before)
                 try:
@@ -150,7 +151,7 @@ class Adapter(nn.Module):
     def predict(self, x: Tensor | Mapping[str, Tensor]) -> Prediction:
         """Predict a batch with the model as it is now; nothing is learned or remembered."""
         with self._turn():
-            return self._without_outliers(self._checked(x), self._answer)
+            return self._without_outliers(checked_batch(x, self.method.network, self.method.source), self._answer)
 
     @torch.inference_mode(False)
     def reset(self) -> None:
@@ -405,40 +406,6 @@ class Adapter(nn.Module):
             classes=self.classes,
         )
 
-    def _checked(self, x: Any) -> Any:
-        """Return a batch if it is what the source data was like, and raise if not, before anything has changed."""
-        x = as_batch(x)
-        if not isinstance(x, Tensor | Fields):
-            raise TypeError(f"Expected a batch as a torch.Tensor, or as named tensors, got {type(x).__name__}.")
-        inputs, found = self.method.source.info.inputs, tensors_of(x)
-        if inputs.keys() != found.keys():
-            raise ValueError(f"Expected {_told(inputs)}, as the source data had, got {_told(found)}.")
-        for name, (shape, dtype) in inputs.items():
-            self._check(found[name], shape, getattr(torch, dtype))
-        return x
-
-    def _check(self, x: Tensor, shape: tuple[int, ...], source_dtype: torch.dtype) -> None:
-        expected = ", ".join(map(str, shape))
-        if x.layout != torch.strided:
-            raise TypeError(f"Expected a dense batch, got one in {x.layout}; convert it with x.to_dense().")
-        if x.dim() != len(shape) + 1 or tuple(x.shape[1:]) != tuple(shape):
-            raise ValueError(
-                f"Expected a batch of shape (B, {expected}), as the source data had, got {tuple(x.shape)}."
-            )
-        if len(x) == 0:
-            raise ValueError(f"Expected at least one sample, got an empty batch of shape {tuple(x.shape)}.")
-        parameter = next(self.method.network.parameters(), self.method.source.prototypes)
-        if x.device != parameter.device:
-            raise ValueError(f"The adapter is on {parameter.device}, the batch on {x.device}; move one of them.")
-        needed = parameter.dtype if source_dtype.is_floating_point else source_dtype
-        either = getattr(self.method.network.model, "takes_bytes", False) and x.dtype in (torch.uint8, parameter.dtype)
-        mixed = x.is_floating_point() and torch.is_autocast_enabled(x.device.type)
-        if x.dtype != needed and not mixed and not either:
-            raise TypeError(f"Expected a batch of {needed}, got {x.dtype}; convert it with x.to({needed}).")
-        if x.is_floating_point() and not x.isfinite().all():
-            bad = (~x.isfinite()).reshape(len(x), -1).any(dim=1).nonzero().flatten().tolist()
-            raise ValueError(f"The batch holds NaN or Inf in {len(bad)} of {len(x)} samples: {bad[:10]}.")
-
 
 class _Outliers(Exception):  # noqa: N818  (no error: the rest of the batch is answered)
     """Some samples of a batch have features that are nothing like the source's."""
@@ -452,11 +419,6 @@ def _learning(learn: Callable[[], bool]) -> None:
     """Learn on a thread that does not know the modes of the one it was begun on."""
     with torch.inference_mode(False), torch.enable_grad():
         learn()
-
-
-def _told(names: Iterable[str]) -> str:
-    """Say what a batch is made of."""
-    return "one tensor" if list(names) == [""] else f"named tensors {sorted(names)}"
 
 
 def _name(plug: Callable[..., Tensor]) -> Any:

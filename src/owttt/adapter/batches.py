@@ -1,0 +1,61 @@
+"""What an adapter takes: batches like those of the source data. Everything else is refused, before anything changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from owttt.network.features import FeatureExtractor
+from owttt.network.inputs import Fields, as_batch, tensors_of
+from owttt.source import SourceStats
+
+
+def checked_batch(x: Any, network: FeatureExtractor, source: SourceStats) -> Tensor | Fields:
+    """Return a batch if it is what the source data was like.
+
+    Raises:
+        ValueError: It has another shape, other fields, values that are not finite, or is on another device.
+        TypeError: It is no dense tensor, or of another dtype.
+    """
+    x = as_batch(x)
+    if not isinstance(x, Tensor | Fields):
+        raise TypeError(f"Expected a batch as a torch.Tensor, or as named tensors, got {type(x).__name__}.")
+    inputs, found = source.info.inputs, tensors_of(x)
+    if inputs.keys() != found.keys():
+        raise ValueError(f"Expected {_told(inputs)}, as the source data had, got {_told(found)}.")
+    weights = next(network.parameters(), source.prototypes)
+    for name, (shape, dtype) in inputs.items():
+        _check_shape(found[name], shape)
+        _check_values(found[name], getattr(torch, dtype), weights, network.model)
+    return x
+
+
+def _check_shape(x: Tensor, shape: tuple[int, ...]) -> None:
+    expected = ", ".join(map(str, shape))
+    if x.layout != torch.strided:
+        raise TypeError(f"Expected a dense batch, got one in {x.layout}; convert it with x.to_dense().")
+    if x.dim() != len(shape) + 1 or tuple(x.shape[1:]) != tuple(shape):
+        raise ValueError(f"Expected a batch of shape (B, {expected}), as the source data had, got {tuple(x.shape)}.")
+    if len(x) == 0:
+        raise ValueError(f"Expected at least one sample, got an empty batch of shape {tuple(x.shape)}.")
+
+
+def _check_values(x: Tensor, source_dtype: torch.dtype, weights: Tensor, model: nn.Module) -> None:
+    if x.device != weights.device:
+        raise ValueError(f"The adapter is on {weights.device}, the batch on {x.device}; move one of them.")
+    needed = weights.dtype if source_dtype.is_floating_point else source_dtype
+    either = getattr(model, "takes_bytes", False) and x.dtype in (torch.uint8, weights.dtype)
+    mixed = x.is_floating_point() and torch.is_autocast_enabled(x.device.type)
+    if x.dtype != needed and not mixed and not either:
+        raise TypeError(f"Expected a batch of {needed}, got {x.dtype}; convert it with x.to({needed}).")
+    if x.is_floating_point() and not x.isfinite().all():
+        bad = (~x.isfinite()).reshape(len(x), -1).any(dim=1).nonzero().flatten().tolist()
+        raise ValueError(f"The batch holds NaN or Inf in {len(bad)} of {len(x)} samples: {bad[:10]}.")
+
+
+def _told(names: Iterable[str]) -> str:
+    """Say what a batch is made of."""
+    return "one tensor" if list(names) == [""] else f"named tensors {sorted(names)}"
