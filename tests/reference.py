@@ -527,3 +527,142 @@ def oscr(scores, correct, unknown):
         wrong = sum(unknown[i] for i in accepted) / other
         points.append((wrong, right))
     return sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in itertools.pairwise(points))
+
+
+def two_groups(points):
+    """2-means by the book: starts along the principal axes, points go to the nearer mean until none moves."""
+    centered = [p - sum(points) / len(points) for p in points]
+    stacked = torch.stack(centered)
+    axes = torch.linalg.eigh(stacked.T @ stacked).eigenvectors.flip(1).T[: min(3, *stacked.shape)]
+    best, least = [False] * len(points), sum(float(p @ p) for p in centered)
+    for axis in axes:
+        second = [float(p @ axis) > 0 for p in centered]
+        for _ in range(30):
+            if not any(second) or all(second):
+                break
+            one, two = (mean_of(centered, second, side) for side in (False, True))
+            moved = [float((p - two) @ (p - two)) < float((p - one) @ (p - one)) for p in centered]
+            if moved == second:
+                break
+            second = moved
+        if not any(second) or all(second):
+            continue
+        one, two = (mean_of(centered, second, side) for side in (False, True))
+        spread = sum(
+            float((p - (two if s else one)) @ (p - (two if s else one))) for p, s in zip(centered, second, strict=True)
+        )
+        if spread < least:
+            best, least = second, spread
+    return best
+
+
+def mean_of(points, second, side):
+    chosen = [p for p, s in zip(points, second, strict=True) if s == side]
+    return sum(chosen) / len(chosen)
+
+
+class Plus(Reference):
+    """Statistics of the known samples, step by step."""
+
+    def __init__(self, *args, momentum=0.3, margin=0.08, jump=0.1, rounds=2, limit=0.95, chunk=128, **options):
+        super().__init__(*args, **options)
+        self.momentum, self.margin, self.jump, self.rounds, self.chunk = momentum, margin, jump, rounds, chunk
+        drawn = []
+        for mean, cov in zip(self.class_means, self.class_covs, strict=True):
+            gaussian = torch.distributions.MultivariateNormal(mean, cov + 1e-9 * torch.eye(len(mean), dtype=mean.dtype))
+            torch.manual_seed(1)
+            drawn += [
+                min(1 - float(F.cosine_similarity(z, p, dim=0)) for p in self.prototypes)
+                for z in gaussian.sample((500,))
+            ]
+        self.farthest = sorted(drawn)[int(limit * len(drawn)) - 1]
+        self.source_model = copy.deepcopy(self.model)
+        self.present = copy.deepcopy(self.model)
+        self.gathered = []
+        self.moves = []
+
+    def predicting_model(self, x):
+        return self.present if len(x) < self.chunk else self.found(x)
+
+    def adapt(self, x, scores, tau):
+        with torch.no_grad():
+            if len(x) >= self.chunk:
+                self.present = self.found(x)
+                return
+            self.gathered = (self.gathered + list(x))[-self.chunk :]
+            if len(self.gathered) == self.chunk:
+                self.present = self.found(torch.stack(self.gathered))
+                self.gathered = []
+
+    def known_scores(self, model, x):
+        return self.score(*self.forward(model, x))
+
+    def measured(self, x):
+        """The source model with the statistics of x, layer after layer."""
+        found = copy.deepcopy(self.source_model)
+        with torch.no_grad():
+            h = found.conv(x)
+            self.take(found.norm, [h[:, c].flatten() for c in range(h.shape[1])])
+            h = F.avg_pool2d(F.relu(found.norm(h)), 2)
+            h = found.hidden(h.flatten(1))
+            self.take(found.last, [h[:, c] for c in range(h.shape[1])])
+        return found
+
+    def take(self, layer, channels):
+        for c, values in enumerate(channels):
+            layer.running_mean[c] = values.mean()
+            layer.running_var[c] = ((values - values.mean()) ** 2).mean()
+
+    def mix(self, one, two, share):
+        out = copy.deepcopy(one)
+        for mine, a, b in zip(*map(batch_norm_layers, (out, one, two)), strict=True):
+            mean = (1 - share) * a.running_mean + share * b.running_mean
+            square_a, square_b = a.running_var + a.running_mean**2, b.running_var + b.running_mean**2
+            mine.running_mean.copy_(mean)
+            mine.running_var.copy_((1 - share) * square_a + share * square_b - mean**2)
+        return out
+
+    def looks(self, x):
+        with torch.no_grad():
+            h = self.source_model.conv(x)
+        means = torch.tensor([[float(c.mean()) for c in image] for image in h], dtype=h.dtype)
+        deviations = torch.tensor([[float(c.std(correction=0)) for c in image] for image in h], dtype=h.dtype)
+        scale = deviations.mean(dim=0)
+        return torch.cat((means / scale, torch.log(deviations / scale + 1e-3)), dim=1)
+
+    def found(self, x):
+        with torch.no_grad():
+            second = torch.tensor(two_groups(list(self.looks(x))))
+            anchor = torch.ones(len(x), dtype=torch.bool)
+            if min(int(second.sum()), int((~second).sum())) >= 24:
+                medians = [self.middle(self.known_scores(self.measured(x[g]), x[g])) for g in (second, ~second)]
+                anchor = second if medians[0] <= medians[1] else ~second
+            members = [i for i in range(len(x)) if anchor[i]]
+            models = {
+                "source": self.source_model,
+                "in use": self.present,
+                "batch": self.measured(x),
+                "part": self.measured(x[anchor]),
+            }
+            scores = {name: self.known_scores(model, x[members]) for name, model in models.items()}
+            mean = {name: sum(values) / len(values) for name, values in scores.items()}
+            best = "in use"
+            for other in ("batch", "part"):
+                if mean[other] < 0.98 * mean[best]:
+                    best = other
+            if not mean[best] < (1 - self.margin) * mean["source"]:
+                best = "source"
+            self.moves.append(best)
+            if best == "in use" or self.middle(scores[best]) > self.farthest:
+                return self.present
+            found = models[best]
+            for _ in range(self.rounds if best == "batch" else 0):
+                values = self.known_scores(found, x)
+                found = self.measured(x[[v <= self.middle(values) for v in values]])
+            if mean[best] < (1 - self.jump) * mean["in use"]:
+                return found
+            return self.mix(self.present, found, self.momentum)
+
+    @staticmethod
+    def middle(values):
+        return sorted(values)[(len(values) - 1) // 2]

@@ -26,6 +26,8 @@ class Forward:
 
     features: Tensor
     logits: Tensor
+    statistics: Tensor | None = None
+    """What the network normalized with, where a method chose that for this batch."""
     _cosines: list[tuple[Tensor, Tensor]] = field(default_factory=list, init=False, repr=False)
 
     @torch.no_grad()

@@ -155,3 +155,33 @@ def test_ttac_with_class_variances():
     for x, _ in world.stream:
         assert mine(x).labels.tolist() == theirs.step(x)
     torch.testing.assert_close(mine.method.network.model.conv.weight, theirs.model.conv.weight, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"chunk": 60},
+        {"chunk": 100},
+        {"chunk": 60, "momentum": 1.0, "jump": 0.9},
+        {"chunk": 60, "margin": 0.0, "rounds": 0},
+        {"chunk": 60, "jump": 0.0, "rounds": 1},
+        {"chunk": 60, "limit": 0.05},
+    ],
+    ids=str,
+)
+def test_plus(order, options):
+    world = make_world(batch=80)
+    adapter = wrap(world.model, "owttt+", source=world.source, order=order, **options)
+    literal = reference.Plus(world.model, world.x, world.y, CLASSES, released=ORDERS[order], **options)
+    for x, _ in world.stream:
+        out = adapter(x)
+        assert out.labels.tolist() == literal.step(x)
+        torch.testing.assert_close(out.scores.tolist(), literal.scores, rtol=1e-6, atol=1e-9)
+        layers = reference.batch_norm_layers(literal.present)
+        expected = torch.stack(
+            (torch.cat([a.running_mean for a in layers]), torch.cat([a.running_var for a in layers]))
+        )
+        torch.testing.assert_close(adapter.method.present, expected, rtol=1e-6, atol=1e-9)
+    if options.keys() == {"chunk"}:
+        assert {"batch", "part"} <= set(literal.moves), "all of it must be in play, or this shows nothing"

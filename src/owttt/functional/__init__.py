@@ -12,6 +12,7 @@ from owttt.functional.gaussians import (
     symmetric_kl,
     symmetric_kl_diagonal,
 )
+from owttt.functional.groups import two_groups
 from owttt.functional.losses import (
     covariance_discrepancy,
     entropy,
@@ -70,6 +71,7 @@ __all__ = [
     "symmetric_kl",
     "symmetric_kl_diagonal",
     "threshold_candidates",
+    "two_groups",
     "unknown_clustering",
     "wide",
     "widest",

@@ -9,6 +9,7 @@ from owttt._utils.suggest import suggest
 from owttt.methods.base import Method
 from owttt.methods.bn import BatchNorm
 from owttt.methods.owttt import OWTTT
+from owttt.methods.plus import Plus
 from owttt.methods.shot import Shot
 from owttt.methods.tent import Tent
 from owttt.methods.test import Test
@@ -16,7 +17,7 @@ from owttt.methods.ttac import TTAC
 from owttt.methods.ttt_plus_plus import TTTPlusPlus
 
 METHODS: Final[dict[str, type[Method]]] = {
-    method.name: method for method in (Test, BatchNorm, Tent, Shot, TTTPlusPlus, TTAC, OWTTT)
+    method.name: method for method in (Test, BatchNorm, Tent, Shot, TTTPlusPlus, TTAC, OWTTT, Plus)
 }
 
 
@@ -45,6 +46,7 @@ __all__ = [
     "TTAC",
     "BatchNorm",
     "Method",
+    "Plus",
     "Shot",
     "TTTPlusPlus",
     "Tent",

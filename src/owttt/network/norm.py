@@ -24,10 +24,14 @@ def batch_norms(network: nn.Module) -> list[_BatchNorm]:
     return [m for m in network.modules() if isinstance(m, _BatchNorm) and m.running_mean is not None]
 
 
+def normalizations(network: nn.Module) -> list[nn.Module]:
+    """Return all normalization layers."""
+    return [module for module in network.modules() if isinstance(module, _NORMALIZATIONS)]
+
+
 def affine_parameters(network: nn.Module) -> list[nn.Parameter]:
     """Return scale and shift of all normalization layers."""
-    layers = (module for module in network.modules() if isinstance(module, _NORMALIZATIONS))
-    return [parameter for layer in layers for parameter in layer.parameters(recurse=False)]
+    return [parameter for layer in normalizations(network) for parameter in layer.parameters(recurse=False)]
 
 
 @contextmanager
@@ -35,7 +39,7 @@ def moving_statistics(network: nn.Module) -> Iterator[None]:
     """Normalize with the statistics of the batch and move the running ones towards them (BatchNorm's train mode)."""
 
     def before(layer: nn.Module, args: tuple[Any, ...]) -> None:
-        layer.training = _values_per_channel(args[0]) > 1
+        layer.training = values_per_channel(args[0]) > 1
 
     layers = batch_norms(network)
     with _hooked(layers, before):
@@ -54,7 +58,7 @@ def batch_statistics(network: nn.Module, share: float = 1.0) -> Iterator[None]:
 
     def before(layer: nn.Module, args: tuple[Any, ...]) -> None:
         x = args[0]
-        if not isinstance(layer, _BatchNorm) or _values_per_channel(x) < 2:
+        if not isinstance(layer, _BatchNorm) or values_per_channel(x) < 2:
             return
         layer.running_mean, layer.running_var = (None, None) if share == 1 else _mixed(layer, x, share)
 
@@ -70,7 +74,8 @@ def batch_statistics(network: nn.Module, share: float = 1.0) -> Iterator[None]:
                 after(layer)
 
 
-def _values_per_channel(x: Tensor) -> int:
+def values_per_channel(x: Tensor) -> int:
+    """Return how many values of every channel a layer is given."""
     return x.numel() // x.shape[1]
 
 

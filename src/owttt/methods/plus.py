@@ -1,0 +1,189 @@
+"""OWTTT+: normalize with the statistics of what is known, and of nothing else. Ours; no gradients.
+
+What corruption does to a network is undone for the most part by the statistics it normalizes with, if these are of the
+known samples only; of a batch that is half unknown they make things worse. Which samples are known cannot be seen from
+scores before the statistics are right, but two other things can:
+
+1. looks       Unknown samples whose statistics differ enough to do harm look different at the first layer. 2-means of
+               the samples' first-layer moments finds two groups (`looks`, `two_groups`).
+2. anchor      Each group is run with its own statistics. Known samples are then close to the prototypes whatever their
+               corruption was; unknown ones, normalized like this, still are not. The group with the lower median score
+               1 - max cos is the anchor.
+3. evidence    Statistics are judged by the mean score that the anchor has with them. Of those in use, of the batch and
+               of the anchor the best are taken, the earlier ones unless others are better by 2 %; but the source's
+               unless these are better by `margin`.
+4. pruning     If the whole batch was better than its parts, looks do not tell; then the half with the lowest scores
+               gives the statistics, `rounds` times.
+5. memory      Statistics in use move by `momentum` towards those found; where these are better on the anchor by `jump`
+               the stream has changed, and they are taken as they are. If even so the anchor's median score is beyond
+               what `limit` of the source's samples have, nothing here is known, and nothing moves.
+
+A batch of at least `chunk` samples is answered with the statistics found in it; smaller ones with those in use, and
+gathered until there are enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, final
+
+import torch
+from torch import Tensor, nn
+
+from owttt._utils.queue import Queue
+from owttt.functional import nearest_score, two_groups
+from owttt.methods.base import Method
+from owttt.network.inputs import Batch, Fields, tensors_of
+from owttt.network.statistics import looks, mixed, normalization
+from owttt.types import Forward, Verdict
+
+LEAST_GROUP: Final = 24
+"""Samples that a group must have for statistics of its own."""
+
+
+TIE: Final = 0.02
+"""The share of a score below which a difference does not count."""
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """Statistics, and the scores that the anchor has with them."""
+
+    of: str
+    statistics: Tensor
+    scores: Tensor
+
+    @property
+    def mean(self) -> float:
+        return float(self.scores.mean())
+
+    @property
+    def median(self) -> float:
+        return float(self.scores.median())
+
+
+@final
+class Plus(Method):
+    """Statistics of the known samples, found by evidence. Options: see the steps above."""
+
+    name = "owttt+"
+    cost = 3.2
+    color = "#7a3fb0"
+    present: Tensor
+
+    def __init__(
+        self,
+        *,
+        momentum: float = 0.3,
+        margin: float = 0.08,
+        jump: float = 0.1,
+        rounds: int = 2,
+        limit: float = 0.95,
+        chunk: int = 128,
+    ) -> None:
+        super().__init__()
+        if not 0 < momentum <= 1:
+            raise ValueError(f"momentum is a share above 0 and up to 1, got {momentum}.")
+        if not 0 <= margin < 1 or not 0 <= jump < 1:
+            raise ValueError(f"margin and jump are shares of a score, from 0 to below 1, got {margin} and {jump}.")
+        if rounds < 0:
+            raise ValueError(f"rounds of pruning are counted from 0, got {rounds}.")
+        if not 0 < limit <= 1:
+            raise ValueError(f"limit is a share of the source's samples, above 0 and up to 1, got {limit}.")
+        if chunk < LEAST_GROUP:
+            raise ValueError(f"A chunk must hold at least {LEAST_GROUP} samples, got {chunk}.")
+        self.momentum = momentum
+        self.margin = margin
+        self.jump = jump
+        self.rounds = rounds
+        self.limit = limit
+        self.chunk = chunk
+
+    def setup(self) -> None:
+        """Start with the source's statistics, and with nothing gathered."""
+        self.normalization = normalization(self.network, self.source)
+        self.register_buffer("present", self.normalization.source.clone())
+        self.farthest = self.source.score_quantile(self.limit)
+        self.gathered = nn.ModuleDict(
+            {
+                f"input{place}": Queue(self.chunk, shape, torch.zeros(0, dtype=getattr(torch, kind)))
+                for place, (shape, kind) in enumerate(self.source.info.inputs.values())
+            }
+        )
+
+    @torch.no_grad()
+    def forward(self, x: Batch) -> Forward:
+        """Answer a batch with the statistics found in it, or with those in use if it is small."""
+        statistics = self.present if len(x) < self.chunk else self._found(x)
+        out = self.normalization.run(x, statistics)
+        return Forward(out.features, out.logits, statistics)
+
+    @torch.no_grad()
+    def adapt(self, x: Batch, out: Forward, verdict: Verdict) -> None:
+        """Keep the statistics that a batch was answered with; gather small ones until there are enough samples."""
+        del verdict
+        if len(x) >= self.chunk:
+            assert out.statistics is not None
+            self.present.copy_(out.statistics)
+            return
+        for queue, rows in zip(self._queues, tensors_of(x).values(), strict=True):
+            queue.push(rows)
+        if int(self._queues[0].count) == self.chunk:
+            self.present.copy_(self._found(self._whole(x)))
+            for queue in self._queues:
+                queue.count.zero_()
+
+    def _found(self, x: Batch) -> Tensor:
+        """Return the statistics to use from here on."""
+        anchor = self._anchor(x)
+        of_anchor, of_batch = self._measured(x[anchor], "part"), self._measured(x, "batch", anchor)
+        in_use = self._tried(x[anchor], self.present, "in use")
+        best = self._tried(x[anchor], self.normalization.source, "source")
+        rival = in_use
+        for other in (of_batch, of_anchor):
+            if other.mean < (1 - TIE) * rival.mean:
+                rival = other
+        if rival.mean < (1 - self.margin) * best.mean:
+            best = rival
+        if best.median > self.farthest or best is in_use:
+            return self.present
+        found = self._pruned(x, best.statistics) if best is of_batch else best.statistics
+        changed = best.mean < (1 - self.jump) * in_use.mean
+        return found if changed else mixed(self.present, found, self.momentum)
+
+    def _anchor(self, x: Batch) -> Tensor:
+        """Return which samples are of the group that, normalized by itself, is closest to the prototypes."""
+        second = two_groups(looks(self.network, x))
+        if int(second.sum()) < LEAST_GROUP or int((~second).sum()) < LEAST_GROUP:
+            return torch.ones_like(second)
+        return min((second, ~second), key=lambda group: self._measured(x[group], "part").median)
+
+    def _pruned(self, x: Batch, statistics: Tensor) -> Tensor:
+        """Return the statistics of the samples that look most known, looked at again and again."""
+        for _ in range(self.rounds):
+            scores = self._scores(self.normalization.run(x, statistics))
+            statistics, _ = self.normalization.measure(x[scores <= scores.median()])
+        return statistics
+
+    def _measured(self, x: Batch, of: str, judged: Tensor | None = None) -> _Candidate:
+        """Take the statistics of these samples; they are judged by all of them, or by some."""
+        statistics, out = self.normalization.measure(x)
+        return _Candidate(of, statistics, self._scores(out) if judged is None else self._scores(out)[judged])
+
+    def _tried(self, x: Batch, statistics: Tensor, of: str) -> _Candidate:
+        return _Candidate(of, statistics, self._scores(self.normalization.run(x, statistics)))
+
+    def _scores(self, out: Forward) -> Tensor:
+        return nearest_score(out.cosines(self.source.prototypes))
+
+    def _whole(self, like: Batch) -> Batch:
+        """Return the samples gathered, as a batch like the ones they came in."""
+        rows = {
+            name: queue.values.to(value.dtype)
+            for (name, value), queue in zip(tensors_of(like).items(), self._queues, strict=True)
+        }
+        return Fields(rows) if isinstance(like, Fields) else rows[""]
+
+    @property
+    def _queues(self) -> list[Queue]:
+        return [queue for queue in self.gathered.values() if isinstance(queue, Queue)]

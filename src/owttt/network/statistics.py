@@ -1,0 +1,178 @@
+"""The statistics that a network normalizes with: swapped for others, or measured on some samples.
+
+In a network with BatchNorm these are mean and variance of every channel of every such layer. A network without it has
+one place where a shift of the inputs can be undone, its features, of which the mean is moved back to the source's. Both
+are one tensor `(2, C)`, means and variances, so that a method can mix and keep them without knowing which it has.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from owttt.functional import wide
+from owttt.network.features import FeatureExtractor
+from owttt.network.inputs import Batch, tensors_of
+from owttt.network.norm import batch_norms, normalizations, values_per_channel
+from owttt.source import SourceStats
+from owttt.types import Forward
+
+LEAST_VARIANCE: Final = 1e-12
+
+
+def mixed(one: Tensor, two: Tensor, share: float) -> Tensor:
+    """Return the statistics of samples of which a `share` has the second ones: moments are mixed, not variances."""
+    mean = torch.lerp(one[0], two[0], share)
+    square = torch.lerp(one[1] + one[0].square(), two[1] + two[0].square(), share)
+    return torch.stack((mean, (square - mean.square()).clamp_min(LEAST_VARIANCE)))
+
+
+class Normalization(ABC):
+    """What a network normalizes with."""
+
+    def __init__(self, network: FeatureExtractor) -> None:
+        self.network = network
+
+    @property
+    @abstractmethod
+    def source(self) -> Tensor:
+        """The statistics `(2, C)` that the network came with."""
+
+    @abstractmethod
+    def run(self, x: Batch, statistics: Tensor) -> Forward:
+        """Run the network with these statistics."""
+
+    @abstractmethod
+    def measure(self, x: Batch) -> tuple[Tensor, Forward]:
+        """Return the statistics of these samples, and what the network says of them when it uses these."""
+
+
+@final
+class LayerStatistics(Normalization):
+    """Those of BatchNorm layers. A layer that sees one value per channel keeps what it has."""
+
+    def __init__(self, network: FeatureExtractor) -> None:
+        super().__init__(network)
+        self.layers = batch_norms(network)
+        self.sizes = [layer.num_features for layer in self.layers]
+
+    @property
+    def source(self) -> Tensor:
+        """Read from the layers, which are never changed."""
+        means, variances = zip(*((layer.running_mean, layer.running_var) for layer in self.layers), strict=True)
+        return torch.stack((torch.cat(means), torch.cat(variances)))
+
+    def run(self, x: Batch, statistics: Tensor) -> Forward:
+        """Run the network with these in the place of its running statistics."""
+        with self._kept():
+            for layer, (mean, variance) in zip(self.layers, torch.split(statistics, self.sizes, dim=1), strict=True):
+                layer.running_mean, layer.running_var = mean, variance
+            out: Forward = self.network(x)
+        return out
+
+    def measure(self, x: Batch) -> tuple[Tensor, Forward]:
+        """Run the network, every layer with the statistics of what it is given."""
+
+        def before(layer: nn.Module, args: tuple[Any, ...]) -> None:
+            if isinstance(layer, _BatchNorm) and values_per_channel(args[0]) > 1:
+                channels = wide(args[0]).transpose(0, 1).flatten(1)
+                variance, mean = torch.var_mean(channels, dim=1, correction=0)
+                layer.running_mean, layer.running_var = mean, variance
+
+        with self._kept():
+            handles = [layer.register_forward_pre_hook(before) for layer in self.layers]
+            try:
+                out: Forward = self.network(x)
+                return self.source, out
+            finally:
+                for handle in handles:
+                    handle.remove()
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """Put the layers' own statistics back at the end."""
+        own = [(layer.running_mean, layer.running_var) for layer in self.layers]
+        try:
+            yield
+        finally:
+            for layer, (mean, variance) in zip(self.layers, own, strict=True):
+                layer.running_mean, layer.running_var = mean, variance
+
+
+@final
+class FeatureStatistics(Normalization):
+    """The mean of the features, moved back to the source's: f - mean + μ_s. Variances are kept, and not used."""
+
+    def __init__(self, network: FeatureExtractor, source: SourceStats) -> None:
+        super().__init__(network)
+        self.stats = source
+
+    @property
+    def source(self) -> Tensor:
+        """Mean and variances of the source features."""
+        return torch.stack((self.stats.mean, self.stats.covariance.diagonal()))
+
+    def run(self, x: Batch, statistics: Tensor) -> Forward:
+        """Run the network and move its features; logits are those of the features as they were."""
+        return self._moved(self.network(x), statistics)
+
+    def measure(self, x: Batch) -> tuple[Tensor, Forward]:
+        """Run the network, and move the mean of the features to the source's."""
+        out: Forward = self.network(x)
+        variance, mean = torch.var_mean(wide(out.features.detach()), dim=0, correction=0)
+        statistics = torch.stack((mean, variance)).to(self.stats.mean.dtype)
+        return statistics, self._moved(out, statistics)
+
+    def _moved(self, out: Forward, statistics: Tensor) -> Forward:
+        shift = self.stats.mean - statistics[0]
+        return Forward(out.features + shift.to(out.features.dtype), out.logits)
+
+
+def normalization(network: FeatureExtractor, source: SourceStats) -> Normalization:
+    """Return what a network normalizes with."""
+    return LayerStatistics(network) if batch_norms(network) else FeatureStatistics(network, source)
+
+
+@torch.no_grad()
+def looks(network: FeatureExtractor, x: Batch) -> Tensor:
+    """Return how each sample looks, `(B, d)`: mean and log-deviation of what its first normalization layer is given.
+
+    Early channels tell light, contrast, texture and noise rather than what is shown. The network is run up to there
+    only; without any such layer the channels of the input itself are taken.
+    """
+    seen: list[Tensor] = []
+
+    def before(layer: nn.Module, args: tuple[Any, ...]) -> None:
+        tokens = isinstance(layer, nn.LayerNorm | nn.RMSNorm)
+        seen.append(args[0].movedim(-1, 1) if tokens else args[0])
+        raise _Enough
+
+    handles = [layer.register_forward_pre_hook(before) for layer in normalizations(network)]
+    try:
+        if handles:
+            network(x)
+    except _Enough:
+        pass
+    finally:
+        for handle in handles:
+            handle.remove()
+    return _described(wide(seen[0] if seen else next(iter(tensors_of(x).values()))))
+
+
+class _Enough(Exception):  # noqa: N818  (no error: what was wanted is there)
+    """The first normalization layer was reached."""
+
+
+def _described(values: Tensor) -> Tensor:
+    """Return mean and log-deviation of the channels, in units of their deviation; of plain vectors, these."""
+    if values.dim() == 2:
+        return values
+    deviation, mean = torch.std_mean(values.flatten(2), dim=2, correction=0)
+    scale = deviation.mean(dim=0).clamp_min(1e-6)
+    return torch.cat((mean / scale, (deviation / scale + 1e-3).log()), dim=1)
