@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import torch
 from torch import Tensor, nn
@@ -20,8 +20,10 @@ from owttt.functional import wide
 from owttt.network.features import FeatureExtractor
 from owttt.network.inputs import Batch, tensors_of
 from owttt.network.norm import batch_norms, normalizations, values_per_channel
-from owttt.source import SourceStats
 from owttt.types import Forward
+
+if TYPE_CHECKING:
+    from owttt.source import SourceStats
 
 LEAST_VARIANCE: Final = 1e-12
 
