@@ -271,7 +271,7 @@ def test_only_the_known_classes_compete(place, tmp_path):
 def test_presets_follow_the_paper():
     assert paper_preset("cifar10-resnet11", "cifar10") == "cifar10-c"
     assert paper_preset("cifar10-resnet11", "cifar10-c") == "cifar10-c"
-    assert paper_preset("cifar10-vit", "npz:val.npz") == "cifar10-c"
+    assert paper_preset("cifar100-resnet11", "npz:val.npz") == "cifar100-c"
     assert paper_preset("imagenet-resnet50", "imagenet-r") == "imagenet-r"
     assert paper_preset(str(WEIGHTS / "modelnet10-dgcnn"), "npz:mine.npz") == "modelnet40-c"
     assert paper_preset("mine", "npz:mine.npz") is None

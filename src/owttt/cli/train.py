@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 from dataclasses import fields
 from pathlib import Path
+from typing import get_args
 
 from rich.console import Console
 
 from owttt.cli.arguments import describe
 from owttt.models import NETWORKS
+from owttt.source import ClassCovariance
 from owttt.training import Job, Recipe, train_source
 
 
@@ -33,6 +35,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--start", help="a model to go on from, of the same network and classes")
     parser.add_argument("--teacher", help="a model of the same classes to learn from")
     parser.add_argument("--average", type=float, default=0.0, help="share of the start's weights in the result")
+    parser.add_argument(
+        "--class-covariance",
+        choices=get_args(ClassCovariance),
+        default=Job.class_covariance,
+        help="form of the classes' covariances in the statistics; diagonal keeps those of many classes small",
+    )
     parser.add_argument("--out", type=Path, required=True, help="folder to write; an interrupted run there goes on")
     recipe = parser.add_argument_group("the recipe")
     for part in fields(Recipe):
@@ -60,6 +68,7 @@ def command(chosen: argparse.Namespace) -> None:
         start=chosen.start,
         teacher=chosen.teacher,
         average=chosen.average,
+        class_covariance=chosen.class_covariance,
         recipe=Recipe(**{part.name: getattr(chosen, part.name) for part in fields(Recipe)}),
     )
     model = train_source(job, chosen.out, tell=lambda line: console.print(line, highlight=False, markup=False))

@@ -1,5 +1,5 @@
 """What a method may know of the source data, fitted once and shipped beside the weights."""
 
-from owttt.source.stats import SourceInfo, SourceStats, fingerprint
+from owttt.source.stats import ClassCovariance, SourceInfo, SourceStats, fingerprint
 
-__all__ = ["SourceInfo", "SourceStats", "fingerprint"]
+__all__ = ["ClassCovariance", "SourceInfo", "SourceStats", "fingerprint"]

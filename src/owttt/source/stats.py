@@ -33,6 +33,9 @@ FULL_COVARIANCE_LIMIT: Final = 2**26
 DRAWN: Final = 2000
 """Features that are drawn to see how far from the prototypes the source's samples are."""
 
+ClassCovariance = Literal["auto", "full", "diagonal"]
+"""Full covariances of the classes, their variances only, or what fits."""
+
 SPREAD_BATCH: Final = 1536
 """Samples of the source batches between which TTT++ measures the unit of its losses: the length of its queue."""
 
@@ -101,7 +104,7 @@ class SourceStats(Statistics):
         *,
         features: str | FeatureFunction | None = None,
         device: torch.device | str | None = None,
-        class_covariance: Literal["auto", "full", "diagonal"] = "auto",
+        class_covariance: ClassCovariance = "auto",
         progress: bool = True,
     ) -> SourceStats:
         """Measure the statistics on labeled source data.

@@ -78,6 +78,7 @@ def command(card: Mapping[str, Any]) -> str:
         "start": start.get("name"),
         "average": start.get("share") or None,
         "teacher": card.get("teacher"),
+        "class_covariance": form if (form := card.get("class_covariance", "auto")) != "auto" else None,
         **{name: value for name, value in recipe.items() if value != usual[name]},
     }
     words = [_option(name.replace("_", "-"), value) for name, value in choices.items() if value is not None]

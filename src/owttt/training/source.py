@@ -26,7 +26,7 @@ from owttt.data.streams.stream import Stream
 from owttt.models.networks import NETWORKS, build, modality_of_network
 from owttt.models.package import CARD, SOURCE, WEIGHTS, read_model, write_model
 from owttt.models.source_model import Preprocessing, SourceModel
-from owttt.source import SourceStats, fingerprint
+from owttt.source import ClassCovariance, SourceStats, fingerprint
 from owttt.training.card import SIZE, markdown
 from owttt.training.loop import Epoch, Recipe, train
 
@@ -42,7 +42,8 @@ class Job:
 
     `start` is a model to go on from, of the same network and classes; None begins with random weights. `average` is the
     share that its weights have in the result: in between both, a network often keeps what either is good at. `teacher`
-    is a model of the same classes to learn from.
+    is a model of the same classes to learn from. `class_covariance` is the form of the classes' covariances in
+    the source statistics: "diagonal" keeps those of many classes small.
     """
 
     data: str
@@ -57,6 +58,7 @@ class Job:
     start: str | None = None
     teacher: str | None = None
     average: float = 0.0
+    class_covariance: ClassCovariance = "auto"
 
     def __post_init__(self) -> None:
         if not 0 <= self.average < 1 or (self.average and self.start is None):
@@ -99,7 +101,7 @@ def train_source(job: Job, out: Path, *, root: Path | None = None, tell: Callabl
         history.append(epoch)
     if job.start and job.average:
         average(model, models.load(job.start), job.average, images)
-    model.attach(SourceStats.fit(model, batches(images), len(model.classes)))
+    model.attach(SourceStats.fit(model, batches(images), len(model.classes), class_covariance=job.class_covariance))
     model.card = measure(model, job, history, tests)
     model.source.save(out / SOURCE)
     write_json(out / CARD, model.card)
@@ -197,6 +199,7 @@ def measure(model: SourceModel, job: Job, history: list[Epoch], tests: Mapping[s
         "severity": job.severity,
         "teacher": Path(job.teacher).name if job.teacher else None,
         "start": _origin(job.start, job.average) if job.start else None,
+        "class_covariance": job.class_covariance,
         "recipe": asdict(job.recipe),
         "history": [asdict(epoch) for epoch in history],
         "environment": environment(),
