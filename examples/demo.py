@@ -1,4 +1,4 @@
-"""The real thing: seven methods on CIFAR-10 in snow, contaminated with MNIST, with a shipped network.
+"""The real thing: all methods on CIFAR-10 in snow, contaminated with MNIST, with a shipped network.
 
 The data comes by itself (`owttt data get cifar10 mnist`); where it cannot, the digits of `digits.py` take its place.
 Every method sees the same stream once, without labels, with the paper's options for CIFAR-10-C.

@@ -1,4 +1,4 @@
-"""First light: seven methods on scikit-learn's digits, in fog, among textures nobody taught the network.
+"""First light: all methods on scikit-learn's digits, in fog, among textures nobody taught the network.
 
 The source is 900 real 8×8 digits. The stream is the other 897 under fog (less contrast, a random haze, noise), six
 draws of each, mixed one to one with stripes and checkerboards, in batches of 256 as in the paper. Every method sees

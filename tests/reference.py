@@ -564,9 +564,12 @@ def mean_of(points, second, side):
 class Plus(Reference):
     """Statistics of the known samples, step by step."""
 
-    def __init__(self, *args, momentum=0.3, margin=0.08, jump=0.1, rounds=2, limit=0.95, chunk=128, **options):
+    def __init__(
+        self, *args, momentum=0.3, margin=0.08, jump=0.1, rounds=2, limit=0.9, apart=0.7, chunk=128, **options
+    ):
         super().__init__(*args, **options)
-        self.momentum, self.margin, self.jump, self.rounds, self.chunk = momentum, margin, jump, rounds, chunk
+        self.momentum, self.margin, self.jump = momentum, margin, jump
+        self.rounds, self.apart, self.chunk = rounds, apart, chunk
         drawn = []
         for mean, cov in zip(self.class_means, self.class_covs, strict=True):
             gaussian = torch.distributions.MultivariateNormal(mean, cov + 1e-9 * torch.eye(len(mean), dtype=mean.dtype))
@@ -645,21 +648,25 @@ class Plus(Reference):
                 "part": self.measured(x[anchor]),
             }
             scores = {name: self.known_scores(model, x[members]) for name, model in models.items()}
-            mean = {name: sum(values) / len(values) for name, values in scores.items()}
+            middle = {name: self.middle(values) for name, values in scores.items()}
             best = "in use"
-            for other in ("batch", "part"):
-                if mean[other] < 0.98 * mean[best]:
-                    best = other
-            if not mean[best] < (1 - self.margin) * mean["source"]:
+            if middle["batch"] < 0.98 * middle[best]:
+                best = "batch"
+            others = self.known_scores(models["part"], x[~anchor]) if len(members) < len(x) else []
+            higher = [a > b for a in others for b in scores["part"]]
+            if others and sum(higher) >= self.apart * len(higher) and middle["part"] < 0.98 * middle[best]:
+                best = "part"
+            if not middle[best] < (1 - self.margin) * middle["source"]:
                 best = "source"
             self.moves.append(best)
-            if best == "in use" or self.middle(scores[best]) > self.farthest:
+            quarter = float(torch.tensor(scores[best], dtype=torch.float64).quantile(0.25))
+            if best == "in use" or quarter > self.farthest:
                 return self.present
             found = models[best]
             for _ in range(self.rounds if best == "batch" else 0):
                 values = self.known_scores(found, x)
                 found = self.measured(x[[v <= self.middle(values) for v in values]])
-            if mean[best] < (1 - self.jump) * mean["in use"]:
+            if middle[best] < (1 - self.jump) * middle["in use"]:
                 return found
             return self.mix(self.present, found, self.momentum)
 

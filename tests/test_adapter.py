@@ -31,7 +31,7 @@ def test_the_public_face():
     for name in ("SourceStats", "wrap", "METHODS", "UNKNOWN", "OpenWorldMetrics", "Prediction", "Method", "PRESETS"):
         assert hasattr(owttt, name)
     assert owttt.UNKNOWN == -1
-    assert list(METHODS) == ["test", "bn", "tent", "shot", "ttt++", "ttac", "owttt"]
+    assert list(METHODS) == ["test", "bn", "tent", "shot", "ttt++", "ttac", "owttt", "owttt+"]
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -160,4 +160,4 @@ def test_packages_register_theirs(here, capsys):
     parts = ["--model", "tiny", "--source", "shapes", "--score", "distance", "--method", "test,pseudo"]
     assert "pseudo" in command("run", *parts, *stream, "--results", str(here / "r"))
     assert len(list((here / "r").glob("*.json"))) == 2
-    assert owttt.METHODS.keys() == {"test", "bn", "tent", "shot", "ttt++", "ttac", "owttt"}, "ours are ours"
+    assert owttt.METHODS.keys() == {"test", "bn", "tent", "shot", "ttt++", "ttac", "owttt", "owttt+"}, "ours are ours"

@@ -8,15 +8,16 @@ scores before the statistics are right, but two other things can:
                the samples' first-layer moments finds two groups (`looks`, `two_groups`).
 2. anchor      Each group is run with its own statistics. Known samples are then close to the prototypes whatever their
                corruption was; unknown ones, normalized like this, still are not. The group with the lower median score
-               1 - max cos is the anchor.
-3. evidence    Statistics are judged by the mean score that the anchor has with them. Of those in use, of the batch and
-               of the anchor the best are taken, the earlier ones unless others are better by 2 %; but the source's
+               1 - max cos is the anchor. Its own statistics count only if looks do tell: with these the other group
+               must score higher, in `apart` of all pairs of samples.
+3. evidence    Statistics are judged by the median score that the anchor has with them. Of those in use, of the batch
+               and of the anchor the best are taken, the earlier ones unless others are better by 2 %; but the source's
                unless these are better by `margin`.
-4. pruning     If the whole batch was better than its parts, looks do not tell; then the half with the lowest scores
-               gives the statistics, `rounds` times.
+4. pruning     Those of the whole batch are mixed with unknown samples that look like known ones; if they are taken, the
+               half with the lowest scores gives the statistics, `rounds` times.
 5. memory      Statistics in use move by `momentum` towards those found; where these are better on the anchor by `jump`
-               the stream has changed, and they are taken as they are. If even so the anchor's median score is beyond
-               what `limit` of the source's samples have, nothing here is known, and nothing moves.
+               the stream has changed, and they are taken as they are. If not even a quarter of the anchor scores like
+               the `limit` of source samples that score lowest, nothing here is known, and nothing moves.
 
 A batch of at least `chunk` samples is answered with the statistics found in it; smaller ones with those in use, and
 gathered until there are enough.
@@ -41,6 +42,7 @@ LEAST_GROUP: Final = 24
 """Samples that a group must have for statistics of its own."""
 
 
+QUARTER: Final = 0.25
 TIE: Final = 0.02
 """The share of a score below which a difference does not count."""
 
@@ -49,17 +51,15 @@ TIE: Final = 0.02
 class _Candidate:
     """Statistics, and the scores that the anchor has with them."""
 
-    of: str
     statistics: Tensor
     scores: Tensor
 
     @property
-    def mean(self) -> float:
-        return float(self.scores.mean())
-
-    @property
     def median(self) -> float:
         return float(self.scores.median())
+
+    def better(self, other: _Candidate, by: float) -> bool:
+        return self.median < (1 - by) * other.median
 
 
 @final
@@ -78,7 +78,8 @@ class Plus(Method):
         margin: float = 0.08,
         jump: float = 0.1,
         rounds: int = 2,
-        limit: float = 0.95,
+        limit: float = 0.9,
+        apart: float = 0.7,
         chunk: int = 128,
     ) -> None:
         super().__init__()
@@ -90,6 +91,8 @@ class Plus(Method):
             raise ValueError(f"rounds of pruning are counted from 0, got {rounds}.")
         if not 0 < limit <= 1:
             raise ValueError(f"limit is a share of the source's samples, above 0 and up to 1, got {limit}.")
+        if not 0.5 <= apart <= 1:
+            raise ValueError(f"apart is a share of pairs, from 0.5 to 1, got {apart}.")
         if chunk < LEAST_GROUP:
             raise ValueError(f"A chunk must hold at least {LEAST_GROUP} samples, got {chunk}.")
         self.momentum = momentum
@@ -97,6 +100,7 @@ class Plus(Method):
         self.jump = jump
         self.rounds = rounds
         self.limit = limit
+        self.apart = apart
         self.chunk = chunk
 
     def setup(self) -> None:
@@ -136,27 +140,30 @@ class Plus(Method):
     def _found(self, x: Batch) -> Tensor:
         """Return the statistics to use from here on."""
         anchor = self._anchor(x)
-        of_anchor, of_batch = self._measured(x[anchor], "part"), self._measured(x, "batch", anchor)
-        in_use = self._tried(x[anchor], self.present, "in use")
-        best = self._tried(x[anchor], self.normalization.source, "source")
-        rival = in_use
-        for other in (of_batch, of_anchor):
-            if other.mean < (1 - TIE) * rival.mean:
-                rival = other
-        if rival.mean < (1 - self.margin) * best.mean:
-            best = rival
-        if best.median > self.farthest or best is in_use:
+        part, batch = self._measured(x[anchor]), self._measured(x, anchor)
+        in_use, source = (self._tried(x[anchor], at) for at in (self.present, self.normalization.source))
+        best = in_use
+        for other in (batch, part) if self._tells(x[~anchor], part) else (batch,):
+            best = other if other.better(best, by=TIE) else best
+        best = best if best.better(source, by=self.margin) else source
+        if best is in_use or float(best.scores.quantile(QUARTER)) > self.farthest:
             return self.present
-        found = self._pruned(x, best.statistics) if best is of_batch else best.statistics
-        changed = best.mean < (1 - self.jump) * in_use.mean
-        return found if changed else mixed(self.present, found, self.momentum)
+        found = self._pruned(x, best.statistics) if best is batch else best.statistics
+        return found if best.better(in_use, by=self.jump) else mixed(self.present, found, self.momentum)
+
+    def _tells(self, others: Batch, anchor: _Candidate) -> bool:
+        """Whether samples of the other group score higher than those of the anchor, with the anchor's statistics."""
+        if not len(others):
+            return False
+        scores = self._tried(others, anchor.statistics).scores
+        return float((scores[:, None] > anchor.scores).double().mean()) >= self.apart
 
     def _anchor(self, x: Batch) -> Tensor:
         """Return which samples are of the group that, normalized by itself, is closest to the prototypes."""
         second = two_groups(looks(self.network, x))
         if int(second.sum()) < LEAST_GROUP or int((~second).sum()) < LEAST_GROUP:
             return torch.ones_like(second)
-        return min((second, ~second), key=lambda group: self._measured(x[group], "part").median)
+        return min((second, ~second), key=lambda group: self._measured(x[group]).median)
 
     def _pruned(self, x: Batch, statistics: Tensor) -> Tensor:
         """Return the statistics of the samples that look most known, looked at again and again."""
@@ -165,13 +172,14 @@ class Plus(Method):
             statistics, _ = self.normalization.measure(x[scores <= scores.median()])
         return statistics
 
-    def _measured(self, x: Batch, of: str, judged: Tensor | None = None) -> _Candidate:
+    def _measured(self, x: Batch, judged: Tensor | None = None) -> _Candidate:
         """Take the statistics of these samples; they are judged by all of them, or by some."""
         statistics, out = self.normalization.measure(x)
-        return _Candidate(of, statistics, self._scores(out) if judged is None else self._scores(out)[judged])
+        scores = self._scores(out)
+        return _Candidate(statistics, scores if judged is None else scores[judged])
 
-    def _tried(self, x: Batch, statistics: Tensor, of: str) -> _Candidate:
-        return _Candidate(of, statistics, self._scores(self.normalization.run(x, statistics)))
+    def _tried(self, x: Batch, statistics: Tensor) -> _Candidate:
+        return _Candidate(statistics, self._scores(self.normalization.run(x, statistics)))
 
     def _scores(self, out: Forward) -> Tensor:
         return nearest_score(out.cosines(self.source.prototypes))

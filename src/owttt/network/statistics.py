@@ -73,8 +73,8 @@ class LayerStatistics(Normalization):
     def run(self, x: Batch, statistics: Tensor) -> Forward:
         """Run the network with these in the place of its running statistics."""
         with self._kept():
-            for layer, (mean, variance) in zip(self.layers, torch.split(statistics, self.sizes, dim=1), strict=True):
-                layer.running_mean, layer.running_var = mean, variance
+            for layer, part in zip(self.layers, torch.split(statistics, self.sizes, dim=1), strict=True):
+                layer.running_mean, layer.running_var = part.to(layer.running_mean)
             out: Forward = self.network(x)
         return out
 
@@ -85,7 +85,7 @@ class LayerStatistics(Normalization):
             if isinstance(layer, _BatchNorm) and values_per_channel(args[0]) > 1:
                 channels = wide(args[0]).transpose(0, 1).flatten(1)
                 variance, mean = torch.var_mean(channels, dim=1, correction=0)
-                layer.running_mean, layer.running_var = mean, variance
+                layer.running_mean, layer.running_var = torch.stack((mean, variance)).to(layer.running_mean)
 
         with self._kept():
             handles = [layer.register_forward_pre_hook(before) for layer in self.layers]
