@@ -565,20 +565,12 @@ class Plus(Reference):
     """Statistics of the known samples, step by step."""
 
     def __init__(
-        self, *args, momentum=0.3, margin=0.08, jump=0.1, rounds=2, limit=0.9, apart=0.7, chunk=128, **options
+        self, *args, momentum=0.3, margin=0.08, jump=0.1, rounds=2, farthest=None, apart=0.7, chunk=128, **options
     ):
         super().__init__(*args, **options)
         self.momentum, self.margin, self.jump = momentum, margin, jump
         self.rounds, self.apart, self.chunk = rounds, apart, chunk
-        drawn = []
-        for mean, cov in zip(self.class_means, self.class_covs, strict=True):
-            gaussian = torch.distributions.MultivariateNormal(mean, cov + 1e-9 * torch.eye(len(mean), dtype=mean.dtype))
-            torch.manual_seed(1)
-            drawn += [
-                min(1 - float(F.cosine_similarity(z, p, dim=0)) for p in self.prototypes)
-                for z in gaussian.sample((500,))
-            ]
-        self.farthest = sorted(drawn)[int(limit * len(drawn)) - 1]
+        self.farthest = farthest
         self.source_model = copy.deepcopy(self.model)
         self.present = copy.deepcopy(self.model)
         self.gathered = []

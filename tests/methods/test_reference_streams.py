@@ -172,8 +172,11 @@ def test_ttac_with_class_variances():
     ids=str,
 )
 def test_plus(order, options):
+    options = dict(options)
     world = make_world(batch=80)
     adapter = wrap(world.model, "owttt+", source=world.source, order=order, **options)
+    options["farthest"] = adapter.method.farthest  # drawn, see test_scores_of_the_source
+    options.pop("limit", None)
     literal = reference.Plus(world.model, world.x, world.y, CLASSES, released=ORDERS[order], **options)
     for x, _ in world.stream:
         out = adapter(x)

@@ -135,3 +135,22 @@ def test_bad_source_data_is_told():
         SourceStats.fit(world.model, [(x, y)], 5, features="out")
     with pytest.raises(ValueError, match="features that are not finite"):
         SourceStats.fit(huge, [(x, y)], CLASSES)
+
+
+@pytest.mark.parametrize("form", ["full", "diagonal"])
+def test_scores_of_the_source(form):
+    """Quantiles of 1 - max cos, drawn from the classes' Gaussians, are near those of many more draws."""
+    world = make_world()
+    loader = list(zip(world.x.split(64), world.y.split(64), strict=True))
+    source = SourceStats.fit(world.model, loader, 4, class_covariance=form, progress=False)
+    torch.manual_seed(1)
+    drawn = []
+    for mean, spread in zip(source.class_means, source.class_covariances, strict=True):
+        covariance = spread if form == "full" else spread.diag()
+        gaussian = torch.distributions.MultivariateNormal(mean, covariance + 1e-9 * torch.eye(len(mean)))
+        for z in gaussian.sample((1000,)):
+            drawn.append(min(1 - float(torch.cosine_similarity(z, p, dim=0)) for p in source.prototypes))
+    for share in (0.1, 0.5, 0.9):
+        expected = sorted(drawn)[int(share * len(drawn))]
+        assert source.score_quantile(share) == pytest.approx(expected, rel=0.15, abs=1e-3)
+    assert source.score_quantile(0.5) == source.score_quantile(0.5)

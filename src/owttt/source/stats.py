@@ -190,7 +190,7 @@ class SourceStats(Statistics):
         drawn = []
         for mean, spread in zip(self.class_means.cpu().double(), self.class_covariances.cpu().double(), strict=True):
             noise = torch.randn(number, len(mean), generator=generator, dtype=torch.float64)
-            z = mean + (noise * spread.sqrt() if spread.dim() == 1 else noise @ _root(spread))
+            z = mean + (noise * spread.clamp_min(0).sqrt() if spread.dim() == 1 else noise @ _root(spread))
             drawn.append(1 - (F.normalize(z, dim=1) @ prototypes.T).amax(dim=1))
         return float(torch.cat(drawn).quantile(share))
 
