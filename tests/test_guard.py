@@ -73,6 +73,7 @@ def test_an_error_before_the_first_step_takes_the_optimizer_s_memory_back():
     assert adapter.method.optimizer.state_dict()["state"] == {}
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # one that a callback swallows
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
 @pytest.mark.parametrize("method", ["owttt", "tent", "bn"])
 def test_interruptions_at_any_moment(method):
