@@ -40,9 +40,8 @@ from owttt.types import Forward, Verdict
 
 LEAST_GROUP: Final = 24
 """Samples that a group must have for statistics of its own."""
-
-
 QUARTER: Final = 0.25
+"""The share of the anchor that must score like known samples."""
 TIE: Final = 0.02
 """The share of a score below which a difference does not count."""
 
@@ -67,7 +66,7 @@ class Plus(Method):
     """Statistics of the known samples, found by evidence. Options: see the steps above."""
 
     name = "owttt+"
-    cost = 3.2
+    cost = 5.8
     color = "#7a3fb0"
     present: Tensor
 
@@ -139,8 +138,8 @@ class Plus(Method):
 
     def _found(self, x: Batch) -> Tensor:
         """Return the statistics to use from here on."""
-        anchor = self._anchor(x)
-        part, batch = self._measured(x[anchor]), self._measured(x, anchor)
+        anchor, part = self._anchor(x)
+        batch = self._measured(x, anchor)
         in_use, source = (self._tried(x[anchor], at) for at in (self.present, self.normalization.source))
         best = in_use
         for other in (batch, part) if self._tells(x[~anchor], part) else (batch,):
@@ -158,12 +157,13 @@ class Plus(Method):
         scores = self._tried(others, anchor.statistics).scores
         return float((scores[:, None] > anchor.scores).double().mean()) >= self.apart
 
-    def _anchor(self, x: Batch) -> Tensor:
-        """Return which samples are of the group that, normalized by itself, is closest to the prototypes."""
+    def _anchor(self, x: Batch) -> tuple[Tensor, _Candidate]:
+        """Return the group that, normalized by itself, is closest to the prototypes, and its own statistics."""
         second = two_groups(looks(self.network, x))
         if int(second.sum()) < LEAST_GROUP or int((~second).sum()) < LEAST_GROUP:
-            return torch.ones_like(second)
-        return min((second, ~second), key=lambda group: self._measured(x[group]).median)
+            return torch.ones_like(second), self._measured(x)
+        groups = ((group, self._measured(x[group])) for group in (second, ~second))
+        return min(groups, key=lambda pair: pair[1].median)
 
     def _pruned(self, x: Batch, statistics: Tensor) -> Tensor:
         """Return the statistics of the samples that look most known, looked at again and again."""
