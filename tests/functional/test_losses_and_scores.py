@@ -94,3 +94,10 @@ def test_supervised_contrastive_loss_is_the_loop():
     assert z.grad.isfinite().all()
     alone = functional.supervised_contrastive(z.detach()[:3], torch.tensor([0, 1, 2]), 0.1)
     assert float(alone) == 0, "no pair, no loss"
+
+
+def test_logits_of_length_one():
+    for row, found in zip(LOGITS.tolist(), functional.unit_logits(LOGITS, 0.04).tolist(), strict=True):
+        length = math.sqrt(sum(value**2 for value in row))
+        assert found == pytest.approx([value / length / 0.04 for value in row])
+    assert functional.unit_logits(torch.zeros(1, 3), 0.04).tolist() == [[0, 0, 0]]

@@ -21,12 +21,13 @@ from owttt.cli import main
 from owttt.cli import train as train_command
 from owttt.data.corruptions.clouds import CLOUD_CORRUPTIONS
 from owttt.data.dataset import ArrayImages
+from owttt.data.modalities import as_float
 from owttt.data.modalities.augmentation import recolored, shifted, stretched
 from owttt.network.features import locate_features
 from owttt.training import Job, Recipe, accuracy, batches, train, train_source
 from owttt.training.card import command
 from owttt.training.loop import EARLIER, distillation
-from owttt.training.source import average, make_model
+from owttt.training.source import average, make_model, scale_head
 from tests.pictures import colored, dataset, model, save_npz
 
 RECIPE = Recipe(epochs=3, batch_size=16, lr=0.1, pad=2, augmix=False, contrastive=0.0, color=0.0, label_smoothing=0.1)
@@ -47,6 +48,7 @@ def test_it_learns(tmp_path):
         replace(RECIPE, optimizer="adamw", lr=1e-3, color=0.5),
         replace(RECIPE, augmix=True, contrastive=0.3, label_smoothing=0.0),
         replace(RECIPE, ema=0.9, views=2),
+        replace(RECIPE, logit_norm=0.04),
     ],
 )
 def test_a_run_cut_after_an_epoch_ends_with_the_same_weights(tmp_path, recipe):
@@ -84,6 +86,17 @@ def test_the_average_of_the_weights_is_kept(tmp_path, monkeypatch):
         torch.testing.assert_close(value, expected, msg=name)
 
 
+def test_a_head_is_scaled_to_the_length_that_the_loss_gave_its_logits():
+    made = model().eval()
+    images = dataset(24)
+    with torch.no_grad():
+        before = made(as_float(images.batch(range(24))))
+        scale_head(made, images, 25.0)
+        after = made(as_float(images.batch(range(24))))
+    assert float(after.norm(dim=1).mean()) == pytest.approx(25)
+    torch.testing.assert_close(after / after.norm(), before / before.norm())
+
+
 def test_two_views_are_of_the_same_images(tmp_path, monkeypatch):
     batches_seen = []
     data = dataset()
@@ -104,7 +117,7 @@ def test_two_views_are_of_the_same_images(tmp_path, monkeypatch):
 def test_a_checkpoint_from_before_an_option_goes_on(tmp_path):
     next(iter(train(model(), dataset(), RECIPE, tmp_path / "c", progress=False)))
     tensors, description = tensor_files.read(tmp_path / "c", "training checkpoint")
-    for name in ("views", "ema"):
+    for name in ("views", "ema", "logit_norm"):
         del description["settings"][name]
     tensor_files.write(tmp_path / "c", tensors, description)
     assert len(list(train(model(), dataset(), RECIPE, tmp_path / "c", progress=False))) == 3

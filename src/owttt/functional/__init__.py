@@ -20,6 +20,7 @@ from owttt.functional.losses import (
     known_clustering,
     mean_discrepancy,
     supervised_contrastive,
+    unit_logits,
     unknown_clustering,
 )
 from owttt.functional.precision import fresh_autocast, full_precision, wide, widest
@@ -72,6 +73,7 @@ __all__ = [
     "symmetric_kl_diagonal",
     "threshold_candidates",
     "two_groups",
+    "unit_logits",
     "unknown_clustering",
     "wide",
     "widest",

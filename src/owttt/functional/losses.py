@@ -65,3 +65,8 @@ def supervised_contrastive(features: Tensor, labels: Tensor, temperature: float)
     same = (labels[:, None] == labels) & ~itself
     mean = log_p.masked_fill(~same, 0).sum(dim=1) / same.sum(dim=1).clamp_min(1)
     return -mean.sum() / same.any(dim=1).sum().clamp_min(1)
+
+
+def unit_logits(logits: Tensor, temperature: float) -> Tensor:
+    """Return l / (T·‖l‖), whose cross entropy is LogitNorm's loss (Wei et al., ICML 2022); zeros stay zeros."""
+    return F.normalize(wide(logits), dim=1) / temperature

@@ -99,6 +99,7 @@ def _shown(recipe: Mapping[str, Any]) -> str:
         f"colors varied by {recipe['color']:g}",
         f"{recipe['views']} views of each image" if recipe["views"] > 1 else "",
         f"a supervised contrastive loss of weight {recipe['contrastive']:g}" if recipe["contrastive"] else "",
+        f"the loss on logits of length 1, temperature {recipe['logit_norm']:g}" if recipe["logit_norm"] else "",
         f"weights averaged with a decay of {recipe['ema']:g}" if recipe["ema"] else "",
     ]
     small = f"the first {recipe['small_until']:.0%} of the epochs on images of {recipe['small_size']:.0%} of the side"

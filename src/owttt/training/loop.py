@@ -22,7 +22,7 @@ from owttt._utils import tensors as tensor_files
 from owttt._utils.progress import track
 from owttt.data.dataset import Dataset
 from owttt.data.modalities import Variation, as_float
-from owttt.functional import supervised_contrastive
+from owttt.functional import supervised_contrastive, unit_logits
 from owttt.models.source_model import SourceModel
 from owttt.network.features import FeatureExtractor, locate_features
 
@@ -48,6 +48,8 @@ class Recipe:
     warmup           share of the steps over which the rate rises; afterwards it falls to 0 in a straight line
     distillation     weight of what a teacher says against the labels, where there is one
     label_smoothing  0 keeps unknown samples easier to tell apart
+    logit_norm       temperature of the loss on logits of length 1 (0.04): certain samples gain nothing from longer
+                     features, and unknown ones stand out; 0 for the usual loss
     pad              pixels by which a crop may be off the middle
     flip             whether images are flipped at random
     augmix           whether images are mixed with chains of simple operations: it holds up better under corruptions
@@ -69,6 +71,7 @@ class Recipe:
     warmup: float = 0.15
     distillation: float = 0.5
     label_smoothing: float = 0.0
+    logit_norm: float = 0.0
     pad: int = 4
     flip: bool = True
     augmix: bool = True
@@ -91,6 +94,7 @@ class Recipe:
             "momentum": (0, 0.9999),
             "warmup": (0, 0.9999),
             "label_smoothing": (0, 1),
+            "logit_norm": (0, math.inf),
             "distillation": (0, 1),
             "pad": (0, math.inf),
             "color": (0, 1),
@@ -123,7 +127,7 @@ class Recipe:
 
 
 EARLIER: Final[Mapping[str, Any]] = {
-    "optimizer": "sgd", "augmix": False, "contrastive": 0.0, "color": 0.0, "views": 1, "ema": 0.0,
+    "optimizer": "sgd", "augmix": False, "contrastive": 0.0, "color": 0.0, "views": 1, "ema": 0.0, "logit_norm": 0.0,
 }  # fmt: skip
 """What an option was before there was one: of cards and checkpoints that do not say."""
 
@@ -216,7 +220,8 @@ def _epoch(
         images = modality.varied(data.batch(indices), recipe.variation, generator)
         labels = data.labels[indices].to(device)
         out = model(modality.resized(images, recipe.side(number, images.shape[-1])).to(device))
-        loss = F.cross_entropy(out.logits, labels, label_smoothing=recipe.label_smoothing)
+        logits = unit_logits(out.logits, recipe.logit_norm) if recipe.logit_norm else out.logits
+        loss = F.cross_entropy(logits, labels, label_smoothing=recipe.label_smoothing)
         if recipe.contrastive:
             loss = loss + recipe.contrastive * supervised_contrastive(out.features, labels, TEMPERATURE)
         if teacher is not None:

@@ -32,7 +32,7 @@ from owttt.training.loop import Epoch, Recipe, train
 
 CHECKPOINT: Final = "checkpoint.safetensors"
 AVERAGE_IMAGES: Final = 10_000
-"""From how many images BatchNorm's statistics are taken anew."""
+"""From how many images BatchNorm's statistics are taken anew, and the head is scaled."""
 
 
 @final
@@ -101,6 +101,8 @@ def train_source(job: Job, out: Path, *, root: Path | None = None, tell: Callabl
         history.append(epoch)
     if job.start and job.average:
         average(model, models.load(job.start), job.average, images)
+    if job.recipe.logit_norm:
+        scale_head(model, images, 1 / job.recipe.logit_norm)
     model.attach(SourceStats.fit(model, batches(images), len(model.classes), class_covariance=job.class_covariance))
     model.card = measure(model, job, history, tests)
     model.source.save(out / SOURCE)
@@ -232,13 +234,30 @@ def average(model: SourceModel, start: SourceModel, share: float, images: Datase
         norm.reset_running_stats()
         norm.momentum = None
     model.train()
-    some = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[:AVERAGE_IMAGES]
     with torch.no_grad():
-        for x, _ in batches(images.subset(some)):
+        for x, _ in batches(_some(images)):
             model(x)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
     model.eval()
+
+
+def scale_head(model: SourceModel, images: Dataset, length: float) -> None:
+    """Scale the last linear layer so that logits have a mean length, in place.
+
+    A loss on logits of length 1 leaves their own length to chance, and with it the confidence.
+    """
+    with torch.inference_mode():
+        logits = torch.cat([model(x) for x, _ in batches(_some(images))])
+    head = [module for module in model.modules() if isinstance(module, nn.Linear)][-1]
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.mul_(length / float(logits.norm(dim=1).mean()))
+
+
+def _some(images: Dataset) -> Dataset:
+    """Return some of the images, always the same ones."""
+    return images.subset(torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[:AVERAGE_IMAGES])
 
 
 def accuracy(model: nn.Module, stream: Iterable[tuple[Tensor, Tensor]]) -> float:
