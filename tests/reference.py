@@ -384,7 +384,7 @@ class OWTTT(Reference):
     def __init__(
         self, *args, lr=1e-3, momentum=0.9, alignment_weight=1.0, clustering="extended", expansion=True,
         alignment=True, keep_rate=0.5, pool_size=100, temperature=0.1, horizon=1280,
-        max_norm=1000.0, lr_batch=None, pool_score=False, pool_momentum=0.0, **options,
+        max_norm=1000.0, pool_score=False, pool_momentum=0.0, **options,
     ):  # fmt: skip
         super().__init__(*args, **options)
         self.pool_score, self.pool_momentum = pool_score, pool_momentum
@@ -392,7 +392,7 @@ class OWTTT(Reference):
         self.clustering, self.expansion, self.alignment = clustering, expansion, alignment
         self.keep_rate, self.pool_size, self.temperature = keep_rate, pool_size, temperature
         self.target = RunningGaussian(self.mean, self.cov, horizon)
-        self.max_norm, self.lr_batch = max_norm, lr_batch
+        self.max_norm = max_norm
         self.pool = []
 
     def adapt(self, x, scores, tau):
@@ -421,9 +421,6 @@ class OWTTT(Reference):
                 gradients[name] = g if old is None else old if g is None else old + g
         if gradients:
             gradients = cut(gradients, self.max_norm)
-            if self.lr_batch is not None:  # ours: a smaller batch, a smaller step
-                share = min(1, len(x) / self.lr_batch)
-                gradients = {name: g if g is None else g * share for name, g in gradients.items()}
             self.sgd(gradients, self.lr, self.momentum)
 
     def score(self, z, logits):
@@ -584,8 +581,8 @@ class Plus(Reference):
             if len(x) >= self.chunk:
                 self.present = self.found(x)
                 return
-            self.gathered = (self.gathered + list(x))[-self.chunk :]
-            if len(self.gathered) == self.chunk:
+            self.gathered += list(x)
+            if len(self.gathered) >= self.chunk:
                 self.present = self.found(torch.stack(self.gathered))
                 self.gathered = []
 

@@ -23,7 +23,7 @@ ORDERS = ("predict-then-adapt", "adapt-then-predict")
 
 
 def made(method="owttt", **options):
-    return wrap(WORLD.model, method, source=WORLD.source, **options)
+    return wrap(WORLD.model, method, source=WORLD.source, **{"preset": "paper", **options})
 
 
 def whole(adapter):
@@ -260,7 +260,7 @@ def test_a_method_of_one_s_own_is_guarded_too():
             for parameter in self.network.backbone_parameters():
                 parameter.data.mul_(1e9)
 
-    adapter = wrap(WORLD.model, Explodes, source=WORLD.source)
+    adapter = wrap(WORLD.model, Explodes, preset="paper", source=WORLD.source)
     with pytest.warns(UserWarning, match="rolled back"):
         assert not adapter(BATCHES[0]).learned
     assert torch.equal(adapter.predict(BATCHES[0]).closed, made("test").predict(BATCHES[0]).closed)
@@ -280,7 +280,7 @@ def test_a_collapse_is_seen():
         def adapt(self, x, out, verdict):
             return
 
-    healthy, broken = made("test"), wrap(WORLD.model, Collapses, source=WORLD.source)
+    healthy, broken = made("test"), wrap(WORLD.model, Collapses, preset="paper", source=WORLD.source)
     for x in BATCHES[:4]:
         healthy(x), broken(x)
     assert broken.watch()["classes"] == 1

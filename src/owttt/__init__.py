@@ -16,7 +16,7 @@ from owttt._utils.lazy import attributes
 if TYPE_CHECKING:
     from owttt import bench, data, models
     from owttt.adapter import Adapter, wrap
-    from owttt.detector import SCORES, THRESHOLDS, Fixed, NamedScore, Otsu
+    from owttt.detector import SCORES, THRESHOLDS, Evidence, Fixed, NamedScore, Otsu
     from owttt.methods import METHODS, Method
     from owttt.methods.presets import PRESETS, Preset
     from owttt.metrics import OpenWorldMetrics
@@ -29,7 +29,7 @@ __getattr__, __dir__ = attributes(
     "owttt",
     {
         **dict.fromkeys(("Adapter", "wrap"), "adapter"),
-        **dict.fromkeys(("SCORES", "THRESHOLDS", "Fixed", "NamedScore", "Otsu"), "detector"),
+        **dict.fromkeys(("SCORES", "THRESHOLDS", "Evidence", "Fixed", "NamedScore", "Otsu"), "detector"),
         **dict.fromkeys(("METHODS", "Method"), "methods"),
         **dict.fromkeys(("PRESETS", "Preset"), "methods.presets"),
         **dict.fromkeys(("UNKNOWN", "Forward", "Prediction", "Verdict"), "types"),
@@ -46,6 +46,7 @@ __all__ = [
     "THRESHOLDS",
     "UNKNOWN",
     "Adapter",
+    "Evidence",
     "Fixed",
     "Forward",
     "Method",

@@ -38,8 +38,12 @@ class World:
     stream: Tensor
 
     def wrap(self, method: AnyMethod, **options: Any) -> Adapter:
-        """Wrap the classifier with a method; without the guard, which would hide what a method does wrong."""
-        return wrap(self.model, method, source=self.source, **{"guard": False, **options})
+        """Wrap the classifier with a method.
+
+        Without the guard, which would hide what a method does wrong, and with a threshold that accepts some samples of
+        any network.
+        """
+        return wrap(self.model, method, source=self.source, **{"guard": False, "threshold": "adaptive", **options})
 
 
 def check_method(method: AnyMethod, **options: Any) -> None:

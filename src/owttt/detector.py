@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Final, final
 
@@ -14,7 +14,14 @@ from torch import Tensor, nn
 from owttt._utils import plugins
 from owttt._utils.queue import Queue
 from owttt._utils.suggest import suggest
-from owttt.functional import centered_score, energy_score, max_softmax_score, nearest_score, otsu_threshold
+from owttt.functional import (
+    centered_score,
+    energy_score,
+    evidence_threshold,
+    max_softmax_score,
+    nearest_score,
+    otsu_threshold,
+)
 from owttt.source import SourceStats
 from owttt.types import Forward, Verdict
 
@@ -47,6 +54,8 @@ class NamedScore:
     unit: bool
     way_out: str = ""
     """How to do without it, where it is a method's own."""
+    like: str | None = None
+    """The score whose quantiles of the source it is held against; its own, unless it says otherwise."""
 
     def __call__(self, out: Forward, source: SourceStats) -> Tensor:
         """Return the scores of a batch."""
@@ -54,6 +63,7 @@ class NamedScore:
 
 
 DEFAULT_SCORE: Final = "cosine"
+DEFAULT_THRESHOLD: Final = "evidence"
 _OLD_SPELLINGS: Final = {"centred": "centered"}
 SCORES: Final[dict[str, NamedScore]] = {
     score.name: score
@@ -98,7 +108,47 @@ class Fixed:
         return scores.new_tensor(self.value)
 
 
+@dataclass(frozen=True)
+class Evidence:
+    """A threshold to deploy: split the window where there is evidence of unknown samples, else keep to a budget.
+
+    `budget` is the share of the samples that the statistics were fitted on which it rejects where nothing speaks for
+    unknown ones; of new samples it is two or three times as many if these were the network's own training images.
+    `quantiles` are what source samples score, at equal steps from 0 to 1: `wrap` takes them from the statistics; for a
+    score of your own, give those that you measured.
+    """
+
+    budget: float = 0.01
+    quantiles: tuple[float, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.budget < 1:
+            raise ValueError(f"budget is a share of the known samples, from 0 to below 1, got {self.budget}.")
+        if self.quantiles and (len(self.quantiles) < 3 or sorted(self.quantiles) != list(self.quantiles)):
+            raise ValueError("quantiles are at least three increasing numbers, from the least score to the largest.")
+
+    def bound(self, score: Score, source: SourceStats) -> Evidence:
+        """Return it with the quantiles that the statistics have of a score, unless it has its own."""
+        if self.quantiles:
+            return self
+        found = source_scores(score, source)
+        if found is None:
+            raise ValueError(
+                "A threshold by evidence needs to know what source samples score, and the statistics do not say it of "
+                f"this score, {getattr(score, 'name', score)!r}. Fit them again if they are older than 'evidence' is; "
+                "for a score of your own pass threshold=Evidence(quantiles=…), or take another threshold."
+            )
+        return replace(self, quantiles=tuple(found.tolist()))
+
+    def __call__(self, scores: Tensor) -> Tensor:
+        """Return the threshold of a window of scores."""
+        if not self.quantiles:
+            raise ValueError("A threshold by evidence needs the quantiles of source scores; `wrap` gives it these.")
+        return evidence_threshold(scores, torch.tensor(self.quantiles, dtype=torch.float64), self.budget)
+
+
 THRESHOLDS: Final[dict[str, Threshold]] = {
+    "evidence": Evidence(),
     "adaptive": Otsu(),
     "adaptive-unweighted": Otsu(weighted=False),
     "off": Fixed(math.inf),
@@ -127,6 +177,11 @@ def as_score(score: str | Score) -> Score:
 def score_names() -> list[str]:
     """Return the names of all scores, those of other packages included."""
     return [*SCORES, *plugins.registered("scores")]
+
+
+def source_scores(score: Score, source: SourceStats) -> Tensor | None:
+    """Return the quantiles of what source samples score, None where the statistics do not know this score."""
+    return source.score_quantiles(score.like or score.name) if isinstance(score, NamedScore) else None
 
 
 def is_unit(score: Score) -> bool:

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from owttt.functional import otsu_threshold
+from owttt.functional import evidence_threshold, otsu_threshold
 from tests import reference
 
 SETTINGS = settings(max_examples=400, deadline=None, derandomize=True)
@@ -106,3 +106,78 @@ def test_float32_scores_are_split_and_compared_in_float32():
     tau = otsu_threshold(scores)
     assert tau.dtype == torch.float32
     assert int((scores < tau).sum()) == 3
+
+
+def literal_evidence(scores, quantiles, budget):
+    """The formula of the module, step by step."""
+
+    def at(share):
+        place = share * (len(quantiles) - 1)
+        low = min(int(place), len(quantiles) - 2)
+        return quantiles[low] + (place - low) * (quantiles[low + 1] - quantiles[low])
+
+    cut = at(0.5) + 1.5 * (at(0.99) - at(0.5))
+    split = float(otsu_threshold(torch.tensor([min(s, cut) for s in scores], dtype=torch.float64), unit=False))
+    ordered, number = sorted(scores), len(scores)
+    median = (ordered[(number - 1) // 2] + ordered[number // 2]) / 2
+    one_mode = at(1 - budget) + min(max(0, median - at(0.5)), at(0.75) - at(0.5))
+    if split == math.inf:
+        return one_mode
+    unexplained = sum(1 - sum(s < at(p) for s in scores) / number / p for p in (0.5, 0.6, 0.7)) / 3
+    groups = [s for s in scores if s < split], [s for s in scores if s >= split]
+    means = [sum(group) / len(group) for group in groups]
+    variances = [sum((s - mean) ** 2 for s in group) / len(group) for group, mean in zip(groups, means, strict=True)]
+    apart = means[1] - means[0] > 4.5 * math.sqrt(sum(variances) / 2)
+    if unexplained <= 0.11 + 1.6 / math.sqrt(number) and not apart:
+        return one_mode
+    place = 0.2 * (number - 1)
+    lowest = ordered[int(place)] + (place % 1) * (ordered[int(place) + 1] - ordered[int(place)])
+    return 0.6 * split + 0.4 * (at(0.85) + max(0, lowest - at(0.2)) / 2)
+
+
+SOURCE_SCORES = torch.distributions.Beta(2.0, 20.0)
+
+
+@pytest.mark.parametrize("number", [1, 2, 5, 60, 512])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 1.0])
+def test_evidence_equals_the_literal_form(number, share):
+    torch.manual_seed(int(10 * share) + number)
+    quantiles = SOURCE_SCORES.sample((4000,)).double().quantile(torch.linspace(0, 1, 201, dtype=torch.float64))
+    for scale, shift in ((1.0, 0.0), (1.5, 0.05), (-40.0, 3.0)):
+        known = SOURCE_SCORES.sample((number,)).double()
+        scores = torch.where(torch.rand(number) < share, known + 0.3, known)
+        scores, source = (scores * abs(scale) + shift), (quantiles * abs(scale) + (shift if scale < 0 else 0.0))
+        found = float(evidence_threshold(scores, source, 0.02))
+        assert found == pytest.approx(literal_evidence(scores.tolist(), source.tolist(), 0.02), abs=1e-9)
+
+
+def test_evidence_keeps_to_the_budget_where_nothing_is_unknown():
+    torch.manual_seed(0)
+    quantiles = SOURCE_SCORES.sample((5000,)).quantile(torch.linspace(0, 1, 201))
+    rejected = [
+        float((window >= evidence_threshold(window, quantiles, 0.02)).float().mean())
+        for window in SOURCE_SCORES.sample((100, 512))
+    ]
+    assert sum(rejected) / 100 < 0.03
+    assert max(rejected) < 0.06, "no window is split"
+    window = SOURCE_SCORES.sample((512,))
+    assert float((window >= otsu_threshold(window)).float().mean()) > 0.2, "where Otsu splits it"
+
+
+def test_evidence_counts_every_group_beyond_the_known_as_unknown():
+    """A near and a far unknown group: Otsu parts off the far one, evidence both."""
+    torch.manual_seed(0)
+    quantiles = SOURCE_SCORES.sample((5000,)).quantile(torch.linspace(0, 1, 201))
+    known, near, far = SOURCE_SCORES.sample((256,)), 0.3 + 0.03 * torch.randn(128), 0.9 + 0.03 * torch.randn(128)
+    window = torch.cat((known, near, far))
+    assert float((near < otsu_threshold(window)).float().mean()) > 0.9
+    threshold = evidence_threshold(window, quantiles, 0.02)
+    assert float((near < threshold).float().mean()) < 0.1
+    assert float((known < threshold).float().mean()) > 0.9
+
+
+def test_a_single_score_is_held_against_the_source():
+    quantiles = torch.linspace(0, 0.5, 201)
+    for score, known in ((0.1, True), (0.49, True), (0.9, False)):
+        one = torch.tensor([score])
+        assert bool(one < evidence_threshold(one, quantiles, 0.0)) is known

@@ -16,7 +16,8 @@ def compare(
     method, literal, *, order="predict-then-adapt", world=None, method_options=None, wrap_options=None, **common
 ):
     world = world or make_world()
-    mine = wrap(world.model, method, source=world.source, order=order, **(method_options or {}), **(wrap_options or {}))
+    paper = {"preset": "paper", "source": world.source, "order": order}
+    mine = wrap(world.model, method, **paper, **(method_options or {}), **(wrap_options or {}))
     theirs = literal(world.model, world.x, world.y, CLASSES, released=ORDERS[order], **(method_options or {}), **common)
     moved = 0.0
     for x, _ in world.stream:
@@ -58,8 +59,6 @@ def compare(
         {"horizon": 7},
         {"max_norm": 1.0},
         {"max_norm": None},
-        {"lr_batch": 64, "lr": 1e-2},
-        {"lr_batch": 20},
         {"pool_score": True},
         {"pool_momentum": 0.1},
         {"pool_score": True, "pool_momentum": 0.3, "pool_size": 5},
@@ -150,7 +149,7 @@ def test_ttac_with_class_variances():
     world = make_world()
     loader = [(world.x, world.y)]
     source = SourceStats.fit(world.model, loader, CLASSES, class_covariance="diagonal", progress=False)
-    mine = wrap(world.model, "ttac", source=source, class_minimum=4)
+    mine = wrap(world.model, "ttac", source=source, preset="paper", class_minimum=4)
     theirs = reference.TTAC(world.model, world.x, world.y, CLASSES, diagonal=True, class_minimum=4)
     for x, _ in world.stream:
         assert mine(x).labels.tolist() == theirs.step(x)
@@ -174,7 +173,7 @@ def test_ttac_with_class_variances():
 def test_plus(order, options):
     options = dict(options)
     world = make_world(batch=80)
-    adapter = wrap(world.model, "owttt+", source=world.source, order=order, **options)
+    adapter = wrap(world.model, "owttt+", source=world.source, order=order, preset="paper", **options)
     options["farthest"] = adapter.method.farthest  # drawn, see test_scores_of_the_source
     options.pop("limit", None)
     literal = reference.Plus(world.model, world.x, world.y, CLASSES, released=ORDERS[order], **options)

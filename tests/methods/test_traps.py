@@ -23,11 +23,11 @@ def test_clustering_gradients_do_not_see_later_batch_norm_statistics(keep_rate):
     options = {"keep_rate": keep_rate, "alignment_weight": 0.0, "momentum": 0.0, "lr": 1.0}
     gradients = []
     for alignment in (True, False):
-        adapter = wrap(world.model, source=world.source, alignment=alignment, **options)
+        adapter = wrap(world.model, "owttt", preset="paper", source=world.source, alignment=alignment, **options)
         adapter(x)
         pairs = zip(adapter.method.network.model.parameters(), world.model.parameters(), strict=True)
         gradients.append([before.detach() - after.detach() for after, before in pairs])
-    moved = wrap(world.model, source=world.source, alignment_weight=0.0)
+    moved = wrap(world.model, "owttt", preset="paper", source=world.source, alignment_weight=0.0)
     moved(x)
     assert not torch.equal(batch_norms(moved.method.network)[0].running_mean, world.model.norm.running_mean)
     for a, b in zip(*gradients, strict=True):
@@ -41,7 +41,7 @@ def test_more_samples_than_the_horizon_in_one_batch(method, order):
     world = make_world()
     x = torch.cat([x for x, _ in world.stream]).repeat(6, 1, 1, 1)
     assert len(x) > 1280
-    adapter = wrap(world.model, method, source=world.source, order=order)
+    adapter = wrap(world.model, method, preset="paper", source=world.source, order=order)
     adapter(x)
     target = adapter.method.target if method == "owttt" else adapter.method.all
     assert torch.linalg.eigvalsh(target.covariance).min() > -1e-9
@@ -63,7 +63,7 @@ def only(kinds):
 @pytest.mark.parametrize("order", ORDERS)
 def test_tiny_and_empty_groups_give_no_nan(kinds, order):
     world = make_world()
-    adapter = wrap(world.model, source=world.source, order=order, threshold=only(kinds))
+    adapter = wrap(world.model, "owttt", preset="paper", source=world.source, order=order, threshold=only(kinds))
     size = sum(kinds)
     for x, _ in world.stream[:5]:
         adapter(x[:size])
@@ -75,7 +75,7 @@ def test_tiny_and_empty_groups_give_no_nan(kinds, order):
 @pytest.mark.parametrize("order", ORDERS)
 def test_degenerate_scores_reject_nothing(order):
     world = make_world()
-    adapter = wrap(world.model, "test", source=world.source, order=order)
+    adapter = wrap(world.model, "test", preset="paper", source=world.source, order=order)
     out = adapter(world.stream[0][0][:1])
     assert out.labels.tolist() != [-1]
     assert float(out.threshold) == math.inf
@@ -103,7 +103,7 @@ def test_a_new_prototype_acts_one_batch_late_only_in_the_authors_order():
     x = world.stream[0][0]
     options = {"alignment": False, "momentum": 0.0}
     for order, moved in (("predict-then-adapt", True), ("adapt-then-predict", False)):
-        adapter = wrap(world.model, source=world.source, order=order, **options)
+        adapter = wrap(world.model, "owttt", preset="paper", source=world.source, order=order, **options)
         adapter(x)
         assert int(adapter.method.pool.count) > 0
         assert torch.equal(adapter.method.network.model.conv.weight, world.model.conv.weight) != moved
@@ -111,7 +111,7 @@ def test_a_new_prototype_acts_one_batch_late_only_in_the_authors_order():
 
 def test_the_source_is_factorised_once(monkeypatch):
     world = make_world()
-    adapter = wrap(world.model, source=world.source)
+    adapter = wrap(world.model, "owttt", preset="paper", source=world.source)
     calls = []
     cholesky = torch.linalg.cholesky_ex
 
@@ -130,7 +130,7 @@ def test_no_more_passes_than_the_algorithm_needs(keep_rate, expected):
     """The prediction, the samples that cluster, the weak ones that align; never a sample no loss uses."""
     world = make_world()
     x = world.stream[0][0]
-    adapter = wrap(world.model, source=world.source, keep_rate=keep_rate)
+    adapter = wrap(world.model, "owttt", preset="paper", source=world.source, keep_rate=keep_rate)
     adapter(x)
     sizes: list[tuple[int, bool]] = []
     adapter.method.network.model.conv.register_forward_hook(lambda m, a, o: sizes.append((len(a[0]), o.requires_grad)))
@@ -147,7 +147,7 @@ def test_no_more_passes_than_the_algorithm_needs(keep_rate, expected):
 def test_a_pool_still_empty_trains_on_weak_samples_only_even_if_all_are_kept():
     world = make_world()
     x = world.stream[0][0]
-    adapter = wrap(world.model, source=world.source, keep_rate=1.0, expansion=False)
+    adapter = wrap(world.model, "owttt", preset="paper", source=world.source, keep_rate=1.0, expansion=False)
     weak = int((adapter.predict(x).labels >= 0).sum())
     sizes: list[int] = []
     adapter.method.network.model.conv.weight.register_hook(lambda _: sizes.append(0))
@@ -161,7 +161,7 @@ def test_a_pool_still_empty_trains_on_weak_samples_only_even_if_all_are_kept():
 )
 def test_passes_of_the_competitors(method, passes):
     world = make_world()
-    adapter = wrap(world.model, method, source=world.source)
+    adapter = wrap(world.model, method, preset="paper", source=world.source)
     calls = []
     adapter.method.network.model.conv.register_forward_hook(lambda *_: calls.append(1))
     adapter(world.stream[0][0])

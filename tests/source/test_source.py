@@ -3,6 +3,7 @@ import torch
 from torch import nn
 
 from owttt import SourceStats, wrap
+from owttt.source import quantiles
 from owttt.source.moments import BatchSpread
 from tests import reference
 from tests.world import CLASSES, make_world
@@ -143,6 +144,7 @@ def test_scores_of_the_source(form):
     world = make_world()
     loader = list(zip(world.x.split(64), world.y.split(64), strict=True))
     source = SourceStats.fit(world.model, loader, 4, class_covariance=form, progress=False)
+    del source._buffers["quantiles_cosine"]
     torch.manual_seed(1)
     drawn = []
     for mean, spread in zip(source.class_means, source.class_covariances, strict=True):
@@ -152,5 +154,47 @@ def test_scores_of_the_source(form):
             drawn.append(min(1 - float(torch.cosine_similarity(z, p, dim=0)) for p in source.prototypes))
     for share in (0.1, 0.5, 0.9):
         expected = sorted(drawn)[int(share * len(drawn))]
-        assert source.score_quantile(share) == pytest.approx(expected, rel=0.15, abs=1e-3)
-    assert source.score_quantile(0.5) == source.score_quantile(0.5)
+        assert float(source.score_quantiles().quantile(share)) == pytest.approx(expected, rel=0.15, abs=1e-3)
+    assert torch.equal(source.score_quantiles(), source.score_quantiles())
+
+
+def test_quantiles_of_every_named_score_are_measured_and_kept(tmp_path):
+    """They are those of the very samples, whatever the batches; statistics without them are still read."""
+    world = make_world()
+    loader = list(zip(world.x.split(64), world.y.split(64), strict=True))
+    source = SourceStats.fit(world.model, loader, 4, progress=False)
+    features, logits = world.model.embed(world.x).detach(), world.model(world.x).detach()
+    means = torch.stack([features[world.y == k].mean(dim=0) for k in range(4)])
+    expected = {
+        "cosine": [min(1 - float(torch.cosine_similarity(z, m, dim=0)) for m in means) for z in features],
+        "centered": [
+            min(
+                1 - float(torch.cosine_similarity(z - features.mean(dim=0), m - features.mean(dim=0), dim=0))
+                for m in means
+            )
+            for z in features
+        ],
+        "energy": [-float(row.logsumexp(dim=0)) for row in logits],
+        "max-softmax": [1 - float(row.softmax(dim=0).max()) for row in logits],
+    }
+    source.save(tmp_path / "s")
+    for name, scores in expected.items():
+        literal = torch.tensor(scores, dtype=torch.float64).quantile(torch.linspace(0, 1, 201, dtype=torch.float64))
+        torch.testing.assert_close(source.score_quantiles(name), literal, rtol=1e-6, atol=1e-9)
+        assert torch.equal(SourceStats.load(tmp_path / "s").score_quantiles(name), source.score_quantiles(name))
+    before = source.fingerprint
+    for name in [name for name in source._buffers if name.startswith("quantiles_")]:
+        del source._buffers[name]
+    assert source.fingerprint == before, "statistics from before there were any have their fingerprint still"
+    assert source.score_quantiles("energy") is None
+    assert source.score_quantiles("my_package:score") is None
+
+
+def test_a_large_source_is_thinned_out_evenly(monkeypatch):
+    monkeypatch.setattr(quantiles, "CAPACITY", 20)
+    sample = quantiles.ScoreSample()
+    for part in torch.arange(1000.0).split(7):
+        sample.add(part[:, None], part[:, None])
+    kept = torch.cat([features for features, _ in sample._kept])[:, 0]
+    assert 20 <= len(kept) <= 40
+    assert kept.diff().unique().tolist() == [32]

@@ -6,10 +6,10 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, Self, cast, final, get_args
+from typing import Any, Final, Literal, Self, final, get_args
 
 import torch
 from torch import Tensor, nn
@@ -23,8 +23,9 @@ from owttt._utils.queue import Queue
 from owttt.adapter.answers import with_rejected
 from owttt.adapter.batches import checked_batch
 from owttt.adapter.guard import Event, Log, implausible_features, implausible_inputs, implausible_state
+from owttt.adapter.rails import Rails, pace
 from owttt.detector import Detector, NamedScore, Score, Threshold
-from owttt.functional import wide
+from owttt.functional import effective_classes, wide
 from owttt.methods.base import Method
 from owttt.network.inputs import own, tensors_of
 from owttt.types import ADAPT_THEN_PREDICT, PREDICT_THEN_ADAPT, UNKNOWN, Forward, Order, Prediction, Verdict
@@ -65,6 +66,7 @@ class Adapter(nn.Module):
         classifier: Classifier,
         classes: tuple[str, ...] | None = None,
         guard: bool = True,
+        rails: bool = True,
     ) -> None:
         super().__init__()
         self.method = method
@@ -77,6 +79,7 @@ class Adapter(nn.Module):
         if order == ADAPT_THEN_PREDICT:
             self.training_detector = Detector(score, threshold, window, like=prototypes)
         self.recent = Queue(window, (), prototypes)
+        self.rails = Rails(method) if rails and method.adapts else None
         self._source = method.source.fingerprint
         self._initial = state.snapshot(self, method.optimizer)
         self._shadow = state.Shadow()
@@ -166,16 +169,14 @@ class Adapter(nn.Module):
         return list(self._log.events)
 
     def watch(self) -> dict[str, float]:
-        """Return the numbers worth watching while it runs: the method's, and a sign of collapse.
+        """Return the numbers worth watching: the method's, a sign of collapse, and how often the guard did something.
 
         `classes` is the effective number of known classes among the last answers, rejected ones included: exp(H) of
         their shares, up to K where all are as frequent. A network that collapses answers with one or two classes,
         whatever it is shown; so does one whose stream has only these.
         """
-        counts = torch.bincount(self.recent.values.long(), minlength=self.method.source.num_classes).double()
-        shares = counts / counts.sum().clamp_min(1)
-        effective = torch.special.entr(shares).sum().exp()
-        return {"classes": round(float(effective), 2), **self.method.watch()}
+        effective = effective_classes(self.recent.values.long(), self.method.source.num_classes)
+        return {"classes": round(effective, 2), "events": self._log.told, **self.method.watch()}
 
     def save(self, path: str | Path) -> None:
         """Write the complete state (weights, optimizer, windows, pool, Gaussians) to a safetensors file, atomically.
@@ -217,6 +218,7 @@ class Adapter(nn.Module):
             "window": self.detector.window.capacity,
             "classifier": self.classifier,
             "guard": self.guard,
+            "rails": self.rails is not None,
             "features": self.method.source.info.feature_point,
             "class_covariance": "diagonal" if self.method.source.diagonal else "full",
             "source": self._source,
@@ -273,11 +275,11 @@ class Adapter(nn.Module):
     def _learned(self, before: dict[str, Tensor], batch: Any, out: Forward, verdict: Verdict) -> bool:
         """Adapt to a batch that was answered, and say whether the new state was kept."""
         with self._undone_on_error(before):
-            self.method.adapt(batch, out, verdict)
+            self._adapt(batch, out, verdict)
             wrong = self._implausible()
         if wrong:
             self._take_back(before, wrong)
-        return not wrong
+        return not wrong and not self._collapsed(batch, out)
 
     def _adapted_then_predicted(self, batch: Any) -> Prediction:
         """Adapt to a batch, then answer it with the new weights; with the old ones if those are not plausible."""
@@ -285,15 +287,49 @@ class Adapter(nn.Module):
             with self._undone_on_error():
                 return self._remembered(self._prediction(*self._judged(batch, self.detector, graph=False)))
         with self._undone_on_error() as before:
-            self.method.adapt(batch, *self._judged(batch, self.training_detector, graph=self.method.backpropagates))
+            self._adapt(batch, *self._judged(batch, self.training_detector, graph=self.method.backpropagates))
             wrong = self._implausible()
             if not wrong:
                 try:
-                    return self._remembered(self._prediction(*self._judged(batch, self.detector, graph=False)))
+                    out, verdict = self._judged(batch, self.detector, graph=False)
+                    answer = self._remembered(self._prediction(out, verdict))
+                    return replace(answer, learned=not self._collapsed(batch, out))
                 except _Outliers:
                     wrong = "features after the update"
         self._take_back(before, wrong)
         return replace(self._answer(batch), learned=False)
+
+    def _adapt(self, batch: Any, out: Forward, verdict: Verdict) -> None:
+        """Let the method learn; on rails from enough samples at a time, and in steps that fit their number."""
+        if self.rails is not None:
+            enough = self.rails.enough(batch)
+            if enough is None:
+                return
+            if enough is not batch:
+                with torch.set_grad_enabled(self.method.backpropagates):
+                    out = self.method(enough)
+                batch, verdict = enough, self.detector.judge(self.detector.scores(out, self.method.source))
+            self.method.pace = pace(len(batch))
+        self.method.adapt(batch, out, verdict)
+
+    def _collapsed(self, batch: Any, out: Forward) -> bool:
+        """Whether answers have lost their classes; everything is as in the beginning then."""
+        if self.rails is None:
+            return False
+        answers = out.cosines(self.method.source.prototypes).argmax(dim=1)
+        wrong = self.rails.collapsed(batch, answers, self._original_answers)
+        if wrong:
+            self._roll_back(self._initial)
+            self._tell("collapsed", f"{wrong}; adaptation began anew")
+        return bool(wrong)
+
+    @torch.no_grad()
+    def _original_answers(self, batch: Any) -> Tensor:
+        """Return what the model as it came answers."""
+        network = self.method.network
+        weights = {name: self._initial[NETWORK + name].to(value) for name, value in network.state_dict().items()}
+        out: Forward = torch.func.functional_call(network, weights, (batch,), tie_weights=False)
+        return out.cosines(self.method.source.prototypes).argmax(dim=1)
 
     @contextmanager
     def _undone_on_error(self, before: dict[str, Tensor] | None = None) -> Iterator[dict[str, Tensor]]:
@@ -426,5 +462,6 @@ def _name(plug: Callable[..., Tensor]) -> Any:
     if isinstance(plug, NamedScore):
         return plug.name
     if is_dataclass(plug):
-        return f"{type(plug).__name__}({', '.join(f'{k}={v}' for k, v in asdict(cast(Any, plug)).items())})"
+        told = [part.name for part in fields(plug) if part.repr]
+        return f"{type(plug).__name__}({', '.join(f'{name}={getattr(plug, name)}' for name in told)})"
     return getattr(plug, "__qualname__", type(plug).__qualname__)

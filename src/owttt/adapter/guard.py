@@ -34,7 +34,7 @@ class Event:
 
     batch: int
     kind: str
-    """ "outliers": samples were left out; "rolled back": nothing was learned from a batch."""
+    """ "outliers": samples were left out; "rolled back": an update was undone; "collapsed": all began anew."""
     detail: str
 
 
@@ -45,12 +45,15 @@ class Log:
 
     batches: int = 0
     samples: int = 0
+    told: int = 0
+    """Events so far, those no longer kept included."""
     events: deque[Event] = field(default_factory=lambda: deque(maxlen=KEPT_EVENTS))
 
     def add(self, kind: str, detail: str) -> Event:
         """Note what was done with the present batch."""
         event = Event(self.batches, kind, detail)
         self.events.append(event)
+        self.told += 1
         return event
 
 

@@ -13,8 +13,18 @@ from torch import nn
 
 from owttt._utils.suggest import suggest
 from owttt.adapter.adapter import CLASSIFIERS, ORDERS, Adapter, Classifier
-from owttt.detector import DEFAULT_SCORE, Score, Threshold, as_score, as_threshold, is_unit
-from owttt.methods import find_method
+from owttt.detector import (
+    DEFAULT_SCORE,
+    DEFAULT_THRESHOLD,
+    Evidence,
+    Score,
+    Threshold,
+    as_score,
+    as_threshold,
+    is_unit,
+    source_scores,
+)
+from owttt.methods import DEFAULT_METHOD, find_method
 from owttt.methods.base import Method
 from owttt.methods.presets import preset_options
 from owttt.network.features import FeatureFunction, same_features, uncompiled
@@ -25,12 +35,12 @@ from owttt.types import PREDICT_THEN_ADAPT, Order
 @torch.inference_mode(False)
 def wrap(
     model: nn.Module,
-    method: str | Method | type[Method] = "owttt",
+    method: str | Method | type[Method] = DEFAULT_METHOD,
     *,
     source: SourceStats,
     order: Order = PREDICT_THEN_ADAPT,
     score: str | Score = DEFAULT_SCORE,
-    threshold: str | float | tuple[float, float] | Threshold = "adaptive",
+    threshold: str | float | tuple[float, float] | Threshold | None = None,
     window: int = 512,
     classifier: Classifier = "prototypes",
     features: str | FeatureFunction | None = None,
@@ -44,20 +54,26 @@ def wrap(
     Args:
         model: Any classifier whose penultimate features `source` was fitted on.
         method: A name in `METHODS`, `package.module:Class`, a Method class, or a configured Method (then without
-            `options`).
+            `options`); "owttt+" by default, which is made to be left running, "owttt" is the paper's.
         source: What is known of the source data: `SourceStats.fit` or `.load`.
         order: "predict-then-adapt", causal, the paper's Algorithm 1; "adapt-then-predict", the authors' program.
         score: "cosine" (the paper's), "centered", "energy", "max-softmax", `package.module:function`, or a callable;
             high = unknown.
-        threshold: "adaptive" (Otsu, weighted), "adaptive-unweighted" (as printed in the paper), "off", a number
-            (fixed), a pair (adaptive, kept within bounds), or a callable on the window of scores.
+        threshold: "evidence" (splits the window where there is evidence of unknown samples, else keeps to a budget of
+            rejected known ones; `Evidence(budget=…)` sets it), "adaptive" (the paper's: Otsu, weighted),
+            "adaptive-unweighted" (as printed there), "off", a number (fixed), a pair (adaptive, within bounds), or a
+            callable on the window of scores. By default "evidence"; with a `preset`, or with a score of your own, which
+            the statistics do not know, "adaptive".
         window: How many recent scores the threshold is computed from, N_m.
         classifier: "prototypes", the nearest class mean (the paper); "head", the model's own logits.
         features: Needed again only if `source` was fitted with a callable.
-        preset: The paper's options for a benchmark, see `PRESETS`; `options` go on top.
+        preset: The paper's options for a benchmark, see `PRESETS`; `options` go on top. "paper" keeps to the methods'
+            defaults, and like all presets to the paper's threshold and steps.
         classes: Names of the known classes, for `Prediction.names`.
         guard: Whether samples that are nothing like the source data are left out, and updates that are not finite or
-            beyond reason taken back (see `owttt.adapter.guard`).
+            beyond reason taken back (see `owttt.adapter.guard`); without a `preset` also whether small batches are
+            learned from together and in smaller steps, and a collapse ends in a new beginning (see
+            `owttt.adapter.rails`).
         **options: Of the method.
 
     Returns:
@@ -73,7 +89,7 @@ def wrap(
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
         >>> loader = [(torch.randn(6, 4), torch.tensor([0, 1, 0, 1, 0, 1]))]
         >>> source = owttt.SourceStats.fit(model, loader, num_classes=2, progress=False)
-        >>> adapter = owttt.wrap(model, "owttt", source=source, classes=["cat", "dog"])
+        >>> adapter = owttt.wrap(model, source=source, classes=["cat", "dog"])
         >>> len(adapter(torch.randn(3, 4)).names)
         3
     """
@@ -100,13 +116,28 @@ def wrap(
     return Adapter(
         unbound.bind(network, source.view().to(home), order),
         score=scoring,
-        threshold=as_threshold(threshold, unit=is_unit(scoring)),
+        threshold=_threshold(threshold, scoring, source, preset),
         window=window,
         order=order,
         classifier=classifier,
         classes=None if classes is None else tuple(classes),
         guard=guard,
+        rails=guard and preset is None,
     )
+
+
+def _threshold(
+    threshold: str | float | tuple[float, float] | Threshold | None,
+    score: Score,
+    source: SourceStats,
+    preset: str | None,
+) -> Threshold:
+    """Return the chosen threshold, or the usual one; one by evidence is told what source samples score."""
+    if threshold is None:
+        known = preset is None and source_scores(score, source) is not None
+        threshold = DEFAULT_THRESHOLD if known else "adaptive"
+    found = as_threshold(threshold, unit=is_unit(score))
+    return found.bound(score, source) if isinstance(found, Evidence) else found
 
 
 def _score(method: Method, score: str | Score) -> Score:
@@ -125,7 +156,7 @@ def _score(method: Method, score: str | Score) -> Score:
 def make_method(method: str | Method | type[Method], preset: str | None, options: dict[str, Any]) -> Method:
     """Return a method that is not bound to a network yet, its options checked."""
     if isinstance(method, Method):
-        if options or preset:
+        if options or (preset and preset_options(preset, method.name)):
             raise ValueError(
                 f"{type(method).__name__} is configured already; options and preset go to a name or a class."
             )

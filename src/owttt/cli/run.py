@@ -54,7 +54,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     stream.add_argument("--stream", type=Path, help="a JSON file that describes it; other options go on top")
     add_stream(stream)
     how = parser.add_argument_group("how")
-    how.add_argument("--preset", default="paper", help=f"paper (as fits), none, or one of {', '.join(PRESETS)}")
+    how.add_argument(
+        "--preset",
+        default="paper",
+        help=f"paper (as fits), none, or one of {', '.join(sorted({*PRESETS} - {'paper'}))}",
+    )
     how.add_argument("--order", choices=get_args(Order), default="predict-then-adapt", help="of a batch")
     how.add_argument("--score", default="cosine", help=f"{', '.join(score_names())}, or package.module:function")
     how.add_argument(

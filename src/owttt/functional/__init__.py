@@ -1,6 +1,13 @@
 """Pure functions, tensors in and tensors out: every formula of the library, none of its state."""
 
-from owttt.functional.accuracies import auroc, expected_calibration_error, fpr_at_tpr, harmonic_mean, oscr
+from owttt.functional.accuracies import (
+    auroc,
+    effective_classes,
+    expected_calibration_error,
+    fpr_at_tpr,
+    harmonic_mean,
+    oscr,
+)
 from owttt.functional.gaussians import (
     Gaussian,
     add_ridge,
@@ -34,7 +41,7 @@ from owttt.functional.scores import (
     nearest_score,
     pool_score,
 )
-from owttt.functional.thresholds import otsu_threshold, threshold_candidates
+from owttt.functional.thresholds import evidence_threshold, otsu_threshold, threshold_candidates
 
 __all__ = [
     "Gaussian",
@@ -45,8 +52,10 @@ __all__ = [
     "cosine_similarity",
     "covariance",
     "covariance_discrepancy",
+    "effective_classes",
     "energy_score",
     "entropy",
+    "evidence_threshold",
     "expansion_threshold",
     "expected_calibration_error",
     "follow",

@@ -53,3 +53,10 @@ def expected_calibration_error(confidence: Tensor, correct: Tensor, bins: int = 
     gap = torch.zeros(bins, dtype=confidence.dtype, device=confidence.device)
     gap.index_add_(0, index, correct.to(confidence.dtype) - confidence)
     return gap.abs().sum() / len(confidence)
+
+
+def effective_classes(labels: Tensor, num_classes: int) -> float:
+    """Return the effective number of classes among labels `(N,)`: exp(H) of their shares, from 1 to K."""
+    counts = torch.bincount(labels, minlength=num_classes).double()
+    shares = counts / counts.sum().clamp_min(1)
+    return float(torch.special.entr(shares).sum().exp())

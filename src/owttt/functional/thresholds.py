@@ -10,11 +10,22 @@ features); for scores without a natural range, 100 equal steps over the range th
 times the middle 90 % beyond these: one absurd score must not stretch the steps. A candidate that leaves a group
 empty does not count. If none is left (one sample, all scores in one bin) there is nothing to split and the threshold is
 +inf: nothing is rejected.
+
+A threshold by evidence (ours) asks first whether anything is unknown at all. With Q the quantiles of the source's own
+scores, F the distribution of the n scores at hand, and Otsu's split of these scores, cut at C = Q(.5) + 1.5·(Q(.99) -
+Q(.5)), so that a far group counts as no farther than beyond C:
+
+    unexplained  u = mean over p = .5, .6, .7 of 1 - F(Q(p))/p       the share that scores unlike the source
+    separation   d = (mean_1 - mean_0) / sqrt((var_0 + var_1)/2)      of the split's two groups
+
+    one mode     u <= .11 + 1.6/sqrt(n)  and  d <= 4.5:   τ = Q(1 - budget) + (median - Q(.5), from 0 to Q(.75) - Q(.5))
+    else         τ = .6·split + .4·anchor,  anchor = Q(.85) + ½·max(0, F⁻¹(.2) - Q(.2))
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +34,18 @@ from torch import Tensor
 CANDIDATES = 100
 REACH = 5.0
 """How far the range of scores may go beyond their middle 90 %, in widths of it."""
+LEVELS = (0.5, 0.6, 0.7)
+"""Where scores are held against the source's: below, all look known; above, training images score lower than others."""
+UNEXPLAINED = (0.11, 1.6)
+"""The share that may score unlike the source, and what one over the square root of the number adds to it."""
+SEPARATION = 4.5
+"""Two halves of one mode, parted by Otsu, are 2.6 to 3.9 deviations apart."""
+CUT = 1.5
+SPLIT = 0.6
+"""The weight of the window's own split against the source's anchor."""
+ANCHOR = 0.85
+"""The source's quantile that a split is drawn to; it follows half of the way that the lowest fifth has moved."""
+FOLLOWED = 0.2
 
 
 def threshold_candidates(low: float, high: float, *, unit: bool) -> NDArray[np.floating]:
@@ -75,3 +98,38 @@ def otsu_threshold(scores: Tensor, *, weighted: bool = True, unit: bool = True) 
         scale = squares[-1] / number
     first = np.argmax(cost <= cost.min() + 64 * np.finfo(np.float64).eps * scale)
     return scores.new_tensor(candidates[splits][first].item())
+
+
+def evidence_threshold(scores: Tensor, quantiles: Tensor, budget: float) -> Tensor:
+    """Return the threshold of scores `(N,)` by evidence, see above.
+
+    `quantiles` are the source's scores at equal steps from 0 to 1, increasing; `budget` is the share of such scores
+    that is rejected where nothing speaks for unknown samples.
+    """
+    source = quantiles.detach().cpu().double().numpy()
+    steps = np.linspace(0, 1, len(source))
+
+    def at(share: float) -> float:
+        return float(np.interp(share, steps, source))
+
+    values = np.sort(scores.detach().cpu().double().numpy())
+    split = otsu_threshold(
+        scores.detach().double().clamp(max=at(0.5) + CUT * (at(0.99) - at(0.5))), weighted=True, unit=False
+    )
+    if math.isfinite(float(split)) and _two_modes(values, float(split), at):
+        anchor = at(ANCHOR) + max(0.0, float(np.quantile(values, FOLLOWED)) - at(FOLLOWED)) / 2
+        return scores.new_tensor(SPLIT * float(split) + (1 - SPLIT) * anchor)
+    shift = min(max(0.0, float(np.median(values)) - at(0.5)), at(0.75) - at(0.5))
+    return scores.new_tensor(at(1 - budget) + shift)
+
+
+def _two_modes(ordered: NDArray[np.floating], split: float, at: Callable[[float], float]) -> bool:
+    """Whether sorted scores are of more than the source's samples: too many score unlike these, or two groups part."""
+    number = len(ordered)
+    below = np.searchsorted(ordered, [at(level) for level in LEVELS]) / number
+    share, error = UNEXPLAINED
+    if float(np.mean(1 - below / LEVELS)) > share + error / math.sqrt(number):
+        return True
+    lower, upper = np.split(ordered, [np.searchsorted(ordered, split)])
+    spread = math.sqrt((lower.var() + upper.var()) / 2)
+    return float(upper.mean() - lower.mean()) > SEPARATION * spread

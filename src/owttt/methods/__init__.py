@@ -20,6 +20,9 @@ METHODS: Final[dict[str, type[Method]]] = {
     method.name: method for method in (Test, BatchNorm, Tent, Shot, TTTPlusPlus, TTAC, OWTTT, Plus)
 }
 
+DEFAULT_METHOD: Final = "owttt+"
+"""What `wrap` takes unless it is told otherwise."""
+
 
 def method_names() -> list[str]:
     """Return the names of all methods, those of other packages included."""
@@ -41,6 +44,7 @@ def find_method(name: str) -> type[Method]:
 
 
 __all__ = [
+    "DEFAULT_METHOD",
     "METHODS",
     "OWTTT",
     "TTAC",

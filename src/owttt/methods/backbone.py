@@ -30,7 +30,7 @@ class BackboneMethod(Method, ABC):
         x = x[verdict.known] if self.prune else x
         if not len(x):
             return
-        with moving_statistics(self.network):
+        with moving_statistics(self.network, self.pace):
             now = self.network(x)
         self.descend(self.loss(now), self.max_norm)
 

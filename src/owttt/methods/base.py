@@ -35,6 +35,12 @@ class Method(nn.Module, ABC):
     color: ClassVar[str | None] = None
     """Its color in pictures."""
 
+    gathers: ClassVar[bool] = False
+    """Whether it gathers small batches by itself until it has enough samples to learn from."""
+
+    pace: float = 1.0
+    """The share of a full step that the present samples are worth; an adapter on rails sets it."""
+
     network: FeatureExtractor
     source: SourceStats
     order: Order
@@ -117,20 +123,23 @@ class Method(nn.Module, ABC):
         torch.autograd.backward(loss)
         self.step(max_norm)
 
-    def step(self, max_norm: float | None = None, scale: float = 1.0) -> None:
-        """Take one step with the gradients gathered so far, and forget them.
+    def step(self, max_norm: float | None = None) -> None:
+        """Take one step with the gradients gathered so far, as long as `pace` lets it be, and forget them.
 
-        They are cut to a length of `max_norm` if given, then multiplied by `scale`.
+        They are cut to a length of `max_norm` if given.
         """
         assert self.optimizer is not None
-        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        groups = self.optimizer.param_groups
         if max_norm is not None:
-            nn.utils.clip_grad_norm_(parameters, max_norm)
-        if scale != 1:
-            for parameter in parameters:
-                if parameter.grad is not None:
-                    parameter.grad.mul_(scale)
-        self.optimizer.step()
+            nn.utils.clip_grad_norm_([p for group in groups for p in group["params"]], max_norm)
+        rates = [group["lr"] for group in groups]
+        try:
+            for group, rate in zip(groups, rates, strict=True):
+                group["lr"] = rate * self.pace
+            self.optimizer.step()
+        finally:
+            for group, rate in zip(groups, rates, strict=True):
+                group["lr"] = rate
         self.optimizer.zero_grad()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:

@@ -58,10 +58,9 @@ class OWTTT(Method):
     `lr` is α, `alignment_weight` λ, `temperature` δ, `pool_size` N_q, `keep_rate` the share of each group that trains,
     `horizon` the memory of the running Gaussian in samples. `max_norm` cuts the gradient and is ours: far above what a
     trained network gives, it keeps one whose features are nothing like the source's from diverging in a batch.
-    `lr_batch` is ours too: the batch size that `lr` is meant for (256 in the paper); smaller batches then take
-    proportionally smaller steps. None takes the same step whatever the batch, as the paper does. `weighted` is the form
-    of τ~, as "adaptive" and "adaptive-unweighted" are of the adapter's threshold. `pool_score` replaces the adapter's
-    score by OS' (see `functional.pool_score`); `pool_momentum` is 0 for a pool that stays as it is.
+    `weighted` is the form of τ~, as "adaptive" and "adaptive-unweighted" are of the adapter's threshold. `pool_score`
+    replaces the adapter's score by OS' (see `functional.pool_score`); `pool_momentum` is 0 for a pool that stays as it
+    is.
     """
 
     name = "owttt"
@@ -82,7 +81,6 @@ class OWTTT(Method):
         temperature: float = 0.1,
         horizon: int = 1280,
         max_norm: float | None = 1000.0,
-        lr_batch: int | None = None,
         weighted: bool = True,
         pool_score: bool = False,
         pool_momentum: float = 0.0,
@@ -94,8 +92,6 @@ class OWTTT(Method):
             raise ValueError(f"keep_rate is a share above 0 and up to 1, got {keep_rate}.")
         if not 0 <= pool_momentum <= 1:
             raise ValueError(f"pool_momentum is a share from 0 to 1, got {pool_momentum}.")
-        if lr_batch is not None and lr_batch < 1:
-            raise ValueError(f"lr_batch is a batch size, at least 1, got {lr_batch}.")
         if not temperature > 0:
             raise ValueError(f"temperature must be positive, got {temperature}.")
         self.lr = lr
@@ -109,7 +105,6 @@ class OWTTT(Method):
         self.temperature = temperature
         self.horizon = horizon
         self.max_norm = max_norm
-        self.lr_batch = lr_batch
         self.weighted = weighted
         self.pool_score = pool_score
         self.pool_momentum = pool_momentum
@@ -133,7 +128,9 @@ class OWTTT(Method):
     @property
     def own_score(self) -> NamedScore | None:
         """OS', if it is asked for."""
-        return NamedScore("pool", self._pool_score, unit=True, way_out="pool_score=False") if self.pool_score else None
+        if not self.pool_score:
+            return None
+        return NamedScore("pool", self._pool_score, unit=True, way_out="pool_score=False", like="cosine")
 
     def _pool_score(self, out: Forward, source: SourceStats) -> Tensor:
         return pool_score(out.features, source.prototypes, self.pool.values)
@@ -151,7 +148,7 @@ class OWTTT(Method):
         clustered = self._cluster(x, out, verdict, pool)
         aligned = self._align(x[verdict.known])
         if clustered or aligned:
-            self.step(self.max_norm, 1.0 if self.lr_batch is None else min(1.0, len(x) / self.lr_batch))
+            self.step(self.max_norm)
 
     def _expand(self, out: Forward, verdict: Verdict) -> None:
         nearest_known = out.cosines(self.source.prototypes)[verdict.unknown].amax(dim=1)
@@ -196,7 +193,7 @@ class OWTTT(Method):
         """Backpropagate the alignment loss of the weak samples, and say whether there were any."""
         if not self.alignment or not len(x):
             return False
-        with moving_statistics(self.network):
+        with moving_statistics(self.network, self.pace):
             features = self.network(x).features
         loss = self.alignment_weight / 2 * self.target(features)
         torch.autograd.backward(loss)

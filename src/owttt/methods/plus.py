@@ -29,12 +29,12 @@ from dataclasses import dataclass
 from typing import Final, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from owttt._utils.queue import Queue
 from owttt.functional import nearest_score, two_groups
 from owttt.methods.base import Method
-from owttt.network.inputs import Batch, Fields, tensors_of
+from owttt.methods.gathering import Gathered
+from owttt.network.inputs import Batch
 from owttt.network.statistics import looks, mixed, normalization
 from owttt.types import Forward, Verdict
 
@@ -68,6 +68,7 @@ class Plus(Method):
     name = "owttt+"
     cost = 5.8
     color = "#7a3fb0"
+    gathers = True
     present: Tensor
 
     def __init__(
@@ -106,13 +107,10 @@ class Plus(Method):
         """Start with the source's statistics, and with nothing gathered."""
         self.normalization = normalization(self.network, self.source)
         self.register_buffer("present", self.normalization.source.clone())
-        self.farthest = self.source.score_quantile(self.limit)
-        self.gathered = nn.ModuleDict(
-            {
-                f"input{place}": Queue(self.chunk, shape, torch.zeros(0, dtype=getattr(torch, kind)))
-                for place, (shape, kind) in enumerate(self.source.info.inputs.values())
-            }
-        )
+        quantiles = self.source.score_quantiles()
+        assert quantiles is not None
+        self.farthest = float(quantiles.quantile(self.limit))
+        self.gathered = Gathered(self.source, self.chunk)
 
     @torch.no_grad()
     def forward(self, x: Batch) -> Forward:
@@ -129,12 +127,8 @@ class Plus(Method):
             assert out.statistics is not None
             self.present.copy_(out.statistics)
             return
-        for queue, rows in zip(self._queues, tensors_of(x).values(), strict=True):
-            queue.push(rows)
-        if int(self._queues[0].count) == self.chunk:
-            self.present.copy_(self._found(self._whole(x)))
-            for queue in self._queues:
-                queue.count.zero_()
+        if (gathered := self.gathered.add(x)) is not None:
+            self.present.copy_(self._found(gathered))
 
     def _found(self, x: Batch) -> Tensor:
         """Return the statistics to use from here on."""
@@ -183,15 +177,3 @@ class Plus(Method):
 
     def _scores(self, out: Forward) -> Tensor:
         return nearest_score(out.cosines(self.source.prototypes))
-
-    def _whole(self, like: Batch) -> Batch:
-        """Return the samples gathered, as a batch like the ones they came in."""
-        rows = {
-            name: queue.values.to(value.dtype)
-            for (name, value), queue in zip(tensors_of(like).items(), self._queues, strict=True)
-        }
-        return Fields(rows) if isinstance(like, Fields) else rows[""]
-
-    @property
-    def _queues(self) -> list[Queue]:
-        return [queue for queue in self.gathered.values() if isinstance(queue, Queue)]

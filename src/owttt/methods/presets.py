@@ -35,6 +35,7 @@ _IMAGENET_COMPETITORS: Final[dict[str, dict[str, Any]]] = {
 }
 
 PRESETS: Final[dict[str, Preset]] = {
+    "paper": Preset(256),
     "cifar10-c": Preset(
         256, {"owttt": {"lr": 1e-3, "alignment_weight": 1.0, "max_norm": None}, "ttac": {"max_norm": None}}
     ),

