@@ -8,7 +8,8 @@ from torch import nn
 
 from owttt import METHODS, Evidence, Method, wrap
 from owttt._utils import state
-from owttt.adapter.rails import COMPARED, ENOUGH, EVERY, FULL
+from owttt.adapter.rails import COMPARED, EVERY, FULL
+from owttt.methods.gathering import ENOUGH
 from tests.world import make_world
 
 WORLD = make_world()
@@ -138,12 +139,20 @@ def test_named_inputs_are_gathered_too():
     assert moved(plain)
 
 
+@pytest.mark.parametrize("method", ["bn", "tent"])
+def test_statistics_of_few_samples_are_mixed_with_the_source_s(method):
+    for size, share in ((1, 1 / ENOUGH), (16, 16 / ENOUGH), (64, 1.0), (100, 1.0)):
+        ours, mixed = made(method), wrap(WORLD.model, "bn", source=WORLD.source, preset="paper", alpha=share)
+        torch.testing.assert_close(ours(X[:size]).scores, mixed(X[:size]).scores)
+
+
 def test_the_threshold_of_a_wrapped_model():
     adapter = wrap(WORLD.model, "test", source=WORLD.source)
     assert adapter.config["threshold"] == "Evidence(budget=0.01)"
     quantiles = WORLD.source.score_quantiles()
     known = wrap(WORLD.model, "test", source=WORLD.source, threshold=Evidence(budget=0.1))
     assert float(known(WORLD.x).threshold) == pytest.approx(float(quantiles.quantile(0.9)), abs=0.01)
+    assert wrap(WORLD.model, "owttt", source=WORLD.source).config["threshold"].startswith("Otsu")
     paper = wrap(WORLD.model, "test", source=WORLD.source, preset="paper")
     own = wrap(WORLD.model, "test", source=WORLD.source, score=lambda out, _: out.features.sum(dim=1))
     assert paper.config["threshold"].startswith("Otsu")

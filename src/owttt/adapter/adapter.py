@@ -80,6 +80,7 @@ class Adapter(nn.Module):
             self.training_detector = Detector(score, threshold, window, like=prototypes)
         self.recent = Queue(window, (), prototypes)
         self.rails = Rails(method) if rails and method.adapts else None
+        method.on_rails = rails
         self._source = method.source.fingerprint
         self._initial = state.snapshot(self, method.optimizer)
         self._shadow = state.Shadow()
@@ -218,7 +219,7 @@ class Adapter(nn.Module):
             "window": self.detector.window.capacity,
             "classifier": self.classifier,
             "guard": self.guard,
-            "rails": self.rails is not None,
+            "rails": self.method.on_rails,
             "features": self.method.source.info.feature_point,
             "class_covariance": "diagonal" if self.method.source.diagonal else "full",
             "source": self._source,

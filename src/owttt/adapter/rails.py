@@ -3,7 +3,7 @@
 gathering   Batches of fewer than `ENOUGH` samples are answered at once and learned from together, once there are
             enough.
 pace        The published learning rates are for batches of `FULL`; fewer samples move weights and BatchNorm's
-            statistics in proportion less.
+            statistics in proportion less. Statistics of a batch of fewer than `ENOUGH` are mixed with the source's.
 collapse    A network that collapses answers with ever fewer classes. Every `EVERY`th sample is also shown to the model
             as it came; if the last `COMPARED` answers are of less than `SHARE` as many effective classes, exp(H), as
             that model's answers to the same samples, everything goes back to how it began. A stream of one class alarms
@@ -21,10 +21,9 @@ from torch import Tensor, nn
 from owttt._utils.queue import Queue
 from owttt.functional import effective_classes
 from owttt.methods.base import Method
-from owttt.methods.gathering import Gathered
+from owttt.methods.gathering import ENOUGH, Gathered
 from owttt.network.inputs import Batch
 
-ENOUGH: Final = 64
 FULL: Final = 256
 EVERY: Final = 16
 COMPARED: Final = 128

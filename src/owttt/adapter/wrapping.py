@@ -15,7 +15,6 @@ from owttt._utils.suggest import suggest
 from owttt.adapter.adapter import CLASSIFIERS, ORDERS, Adapter, Classifier
 from owttt.detector import (
     DEFAULT_SCORE,
-    DEFAULT_THRESHOLD,
     Evidence,
     Score,
     Threshold,
@@ -62,8 +61,8 @@ def wrap(
         threshold: "evidence" (splits the window where there is evidence of unknown samples, else keeps to a budget of
             rejected known ones; `Evidence(budget=…)` sets it), "adaptive" (the paper's: Otsu, weighted),
             "adaptive-unweighted" (as printed there), "off", a number (fixed), a pair (adaptive, within bounds), or a
-            callable on the window of scores. By default "evidence"; with a `preset`, or with a score of your own, which
-            the statistics do not know, "adaptive".
+            callable on the window of scores. By default "evidence"; "adaptive" with a `preset`, with "owttt", and
+            with a score of your own, which the statistics do not know.
         window: How many recent scores the threshold is computed from, N_m.
         classifier: "prototypes", the nearest class mean (the paper); "head", the model's own logits.
         features: Needed again only if `source` was fitted with a callable.
@@ -116,7 +115,7 @@ def wrap(
     return Adapter(
         unbound.bind(network, source.view().to(home), order),
         score=scoring,
-        threshold=_threshold(threshold, scoring, source, preset),
+        threshold=_threshold(threshold, scoring, source, "adaptive" if preset else unbound.usual_threshold),
         window=window,
         order=order,
         classifier=classifier,
@@ -130,12 +129,11 @@ def _threshold(
     threshold: str | float | tuple[float, float] | Threshold | None,
     score: Score,
     source: SourceStats,
-    preset: str | None,
+    usual: str,
 ) -> Threshold:
     """Return the chosen threshold, or the usual one; one by evidence is told what source samples score."""
     if threshold is None:
-        known = preset is None and source_scores(score, source) is not None
-        threshold = DEFAULT_THRESHOLD if known else "adaptive"
+        threshold = usual if source_scores(score, source) is not None else "adaptive"
     found = as_threshold(threshold, unit=is_unit(score))
     return found.bound(score, source) if isinstance(found, Evidence) else found
 

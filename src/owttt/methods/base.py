@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from owttt.detector import NamedScore
+from owttt.detector import DEFAULT_THRESHOLD, NamedScore
+from owttt.methods.gathering import ENOUGH
 from owttt.network.features import FeatureExtractor
 from owttt.source import SourceStats
 from owttt.types import Forward, Order, Verdict
@@ -38,6 +39,12 @@ class Method(nn.Module, ABC):
     gathers: ClassVar[bool] = False
     """Whether it gathers small batches by itself until it has enough samples to learn from."""
 
+    usual_threshold: ClassVar[str] = DEFAULT_THRESHOLD
+    """The threshold that it is wrapped with if none is named."""
+
+    on_rails: bool = False
+    """Whether few samples count for less; the adapter says so."""
+
     pace: float = 1.0
     """The share of a full step that the present samples are worth; an adapter on rails sets it."""
 
@@ -64,6 +71,10 @@ class Method(nn.Module, ABC):
     def setup(self) -> None:
         """Create buffers and the optimizer, or raise a ValueError that says why this network cannot be adapted."""
         return
+
+    def batch_share(self, samples: int) -> float:
+        """Return how much statistics of so many samples count against the source's; on rails fewer count for less."""
+        return min(1.0, samples / ENOUGH) if self.on_rails else 1.0
 
     @property
     def backpropagates(self) -> bool:

@@ -40,7 +40,7 @@ class BatchNorm(Method):
 
     def forward(self, x: Tensor) -> Forward:
         """Predict with mixed statistics."""
-        with batch_statistics(self.network, self.alpha):
+        with batch_statistics(self.network, self.alpha * self.batch_share(len(x))):
             return super().forward(x)
 
     def adapt(self, x: Tensor, out: Forward, verdict: Verdict) -> None:

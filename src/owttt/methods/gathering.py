@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 import torch
 from torch import nn
@@ -10,6 +10,9 @@ from torch import nn
 from owttt._utils.queue import Queue
 from owttt.network.inputs import Batch, Fields, tensors_of
 from owttt.source import SourceStats
+
+ENOUGH: Final = 64
+"""Samples that are enough for a step, and for statistics of their own."""
 
 
 @final

@@ -66,6 +66,7 @@ class OWTTT(Method):
     name = "owttt"
     cost = 4.4
     color = "#d6432f"
+    usual_threshold = "adaptive"
 
     def __init__(
         self,

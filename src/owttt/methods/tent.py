@@ -67,7 +67,7 @@ class Tent(Method):
 
     def forward(self, x: Tensor) -> Forward:
         """Predict with the statistics of the batch."""
-        with batch_statistics(self.network):
+        with batch_statistics(self.network, self.batch_share(len(x))):
             return super().forward(x)
 
     def adapt(self, x: Tensor, out: Forward, verdict: Verdict) -> None:

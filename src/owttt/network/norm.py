@@ -88,7 +88,7 @@ def values_per_channel(x: Tensor) -> int:
 def _mixed(layer: _BatchNorm, x: Tensor, share: float) -> tuple[Tensor, Tensor]:
     if layer.running_mean is None or layer.running_var is None:
         raise RuntimeError(f"{layer} has no running statistics to mix with.")
-    channels = x.transpose(0, 1).flatten(1).to(layer.running_mean.dtype)
+    channels = x.detach().transpose(0, 1).flatten(1).to(layer.running_mean.dtype)
     variance, mean = torch.var_mean(channels, dim=1, correction=0)
     return torch.lerp(layer.running_mean, mean, share), torch.lerp(layer.running_var, variance, share)
 
