@@ -562,7 +562,17 @@ class Plus(Reference):
     """Statistics of the known samples, step by step."""
 
     def __init__(
-        self, *args, momentum=0.3, margin=0.08, jump=0.1, rounds=2, farthest=None, apart=0.7, chunk=128, **options
+        self,
+        *args,
+        momentum=0.3,
+        margin=0.08,
+        jump=0.1,
+        rounds=2,
+        farthest=None,
+        apart=0.7,
+        rest=3,
+        chunk=128,
+        **options,
     ):
         super().__init__(*args, **options)
         self.momentum, self.margin, self.jump = momentum, margin, jump
@@ -572,9 +582,17 @@ class Plus(Reference):
         self.present = copy.deepcopy(self.model)
         self.gathered = []
         self.moves = []
+        self.rest, self.pause, self.waiting, self.look = rest, 0, 0, None
+        self.rested = 0
 
     def predicting_model(self, x):
-        return self.present if len(x) < self.chunk else self.found(x)
+        if len(x) < self.chunk:
+            return self.present
+        now = (self.pause, self.waiting, self.look, self.rested, len(self.moves))
+        model = self.found(x)
+        self.pause, self.waiting, self.look, self.rested = now[:4]
+        del self.moves[now[4] :]
+        return model
 
     def adapt(self, x, scores, tau):
         with torch.no_grad():
@@ -622,7 +640,26 @@ class Plus(Reference):
         scale = deviations.mean(dim=0)
         return torch.cat((means / scale, torch.log(deviations / scale + 1e-3)), dim=1)
 
+    def rests(self, each):
+        """Whether samples look, in the mean, as they did at the last search, and the search may rest."""
+        mean = each.mean(dim=0)
+        spread = sum(float(((row - mean) ** 2).sum()) for row in each) / len(each)
+        moved = float(((mean - self.look) ** 2).sum()) if self.waiting else 0.0
+        return self.waiting > 0 and moved <= 8 * 2 * spread / len(each)
+
     def found(self, x):
+        each = self.looks(x)
+        if self.rests(each):
+            self.waiting -= 1
+            self.rested += 1
+            return self.present
+        found, jumped = self.searched(x)
+        self.look = each.mean(dim=0)
+        self.pause = 0 if jumped else min(self.rest, 2 * self.pause + 1)
+        self.waiting = self.pause
+        return found
+
+    def searched(self, x):
         with torch.no_grad():
             second = torch.tensor(two_groups(list(self.looks(x))))
             anchor = torch.ones(len(x), dtype=torch.bool)
@@ -650,14 +687,14 @@ class Plus(Reference):
             self.moves.append(best)
             quarter = float(torch.tensor(scores[best], dtype=torch.float64).quantile(0.25))
             if best == "in use" or quarter > self.farthest:
-                return self.present
+                return self.present, False
             found = models[best]
             for _ in range(self.rounds if best == "batch" else 0):
                 values = self.known_scores(found, x)
                 found = self.measured(x[[v <= self.middle(values) for v in values]])
             if middle[best] < (1 - self.jump) * middle["in use"]:
-                return found
-            return self.mix(self.present, found, self.momentum)
+                return found, True
+            return self.mix(self.present, found, self.momentum), False
 
     @staticmethod
     def middle(values):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import torch
 from torch import Tensor
@@ -26,8 +26,8 @@ class Forward:
 
     features: Tensor
     logits: Tensor
-    statistics: Tensor | None = None
-    """What the network normalized with, where a method chose that for this batch."""
+    note: Any = None
+    """What a method wants to remember of this pass when it adapts."""
     _cosines: list[tuple[Tensor, Tensor]] = field(default_factory=list, init=False, repr=False)
 
     @torch.no_grad()

@@ -167,6 +167,8 @@ def test_ttac_with_class_variances():
         {"chunk": 60, "jump": 0.0, "rounds": 1},
         {"chunk": 60, "limit": 0.05},
         {"chunk": 60, "apart": 0.5},
+        {"chunk": 60, "rest": 0},
+        {"chunk": 60, "rest": 1},
     ],
     ids=str,
 )
@@ -186,5 +188,6 @@ def test_plus(order, options):
             (torch.cat([a.running_mean for a in layers]), torch.cat([a.running_var for a in layers]))
         )
         torch.testing.assert_close(adapter.method.present, expected, rtol=1e-6, atol=1e-9)
+    assert bool(literal.rested) == (options.get("rest", 3) > 0), "the search must rest, or the test does not show it"
     used = {"part"} if "apart" in options else {"batch"}
     assert used <= set(literal.moves), "this must be in play, or the test shows nothing"

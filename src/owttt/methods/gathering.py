@@ -46,3 +46,12 @@ class Gathered(nn.Module):
     @property
     def _queues(self) -> list[Queue]:
         return [queue for queue in self.queues.values() if isinstance(queue, Queue)]
+
+
+def zeros_like_source(source: SourceStats, samples: int = 2) -> Batch:
+    """Return a batch of zeros in the shape of the source data."""
+    rows = {
+        name: source.mean.new_zeros(samples, *shape, dtype=getattr(torch, kind))
+        for name, (shape, kind) in source.info.inputs.items()
+    }
+    return Fields(rows) if source.info.fields else rows[""]

@@ -18,6 +18,8 @@ scores before the statistics are right, but two other things can:
 5. memory      Statistics in use move by `momentum` towards those found; where these are better on the anchor by `jump`
                the stream has changed, and they are taken as they are. If not even a quarter of the anchor scores like
                the `limit` of source samples that score lowest, nothing here is known, and nothing moves.
+6. rest        While samples look as they did at the last search, in the mean, the search rests: for 1, then for up to
+               `rest` batches after searches that found no change. Most batches cost little more than one pass then.
 
 A batch of at least `chunk` samples is answered with the statistics found in it; smaller ones with those in use, and
 gathered until there are enough.
@@ -33,7 +35,7 @@ from torch import Tensor
 
 from owttt.functional import nearest_score, two_groups
 from owttt.methods.base import Method
-from owttt.methods.gathering import Gathered
+from owttt.methods.gathering import Gathered, zeros_like_source
 from owttt.network.inputs import Batch
 from owttt.network.statistics import looks, mixed, normalization
 from owttt.types import Forward, Verdict
@@ -44,6 +46,8 @@ QUARTER: Final = 0.25
 """The share of the anchor that must score like known samples."""
 TIE: Final = 0.02
 """The share of a score below which a difference does not count."""
+SAME: Final = 8.0
+"""How much farther than chance would have it the mean look may move, squared, and still be the same."""
 
 
 @dataclass(frozen=True)
@@ -61,15 +65,28 @@ class _Candidate:
         return self.median < (1 - by) * other.median
 
 
+@dataclass(frozen=True)
+class _Found:
+    """The statistics for a batch, how it looks in the mean, and what the search, if there was one, made of it."""
+
+    statistics: Tensor
+    look: Tensor
+    searched: bool = True
+    jumped: bool = False
+
+
 @final
 class Plus(Method):
     """Statistics of the known samples, found by evidence. Options: see the steps above."""
 
     name = "owttt+"
-    cost = 5.8
+    cost = 2.9
     color = "#7a3fb0"
     gathers = True
     present: Tensor
+    look: Tensor
+    pause: Tensor
+    waiting: Tensor
 
     def __init__(
         self,
@@ -80,6 +97,7 @@ class Plus(Method):
         rounds: int = 2,
         limit: float = 0.9,
         apart: float = 0.7,
+        rest: int = 3,
         chunk: int = 128,
     ) -> None:
         super().__init__()
@@ -93,6 +111,8 @@ class Plus(Method):
             raise ValueError(f"limit is a share of the source's samples, above 0 and up to 1, got {limit}.")
         if not 0.5 <= apart <= 1:
             raise ValueError(f"apart is a share of pairs, from 0.5 to 1, got {apart}.")
+        if rest < 0:
+            raise ValueError(f"rest is a number of batches, from 0, got {rest}.")
         if chunk < LEAST_GROUP:
             raise ValueError(f"A chunk must hold at least {LEAST_GROUP} samples, got {chunk}.")
         self.momentum = momentum
@@ -101,12 +121,16 @@ class Plus(Method):
         self.rounds = rounds
         self.limit = limit
         self.apart = apart
+        self.rest = rest
         self.chunk = chunk
 
     def setup(self) -> None:
         """Start with the source's statistics, and with nothing gathered."""
         self.normalization = normalization(self.network, self.source)
         self.register_buffer("present", self.normalization.source.clone())
+        self.register_buffer("look", looks(self.network, zeros_like_source(self.source)).mean(dim=0))
+        self.register_buffer("pause", torch.zeros((), dtype=torch.long, device=self.present.device))
+        self.register_buffer("waiting", torch.zeros_like(self.pause))
         quantiles = self.source.score_quantiles()
         assert quantiles is not None
         self.farthest = float(quantiles.quantile(self.limit))
@@ -115,24 +139,37 @@ class Plus(Method):
     @torch.no_grad()
     def forward(self, x: Batch) -> Forward:
         """Answer a batch with the statistics found in it, or with those in use if it is small."""
-        statistics = self.present if len(x) < self.chunk else self._found(x)
-        out = self.normalization.run(x, statistics)
-        return Forward(out.features, out.logits, statistics)
+        found = None if len(x) < self.chunk else self._found(x)
+        out = self.normalization.run(x, self.present if found is None else found.statistics)
+        return Forward(out.features, out.logits, found)
 
     @torch.no_grad()
     def adapt(self, x: Batch, out: Forward, verdict: Verdict) -> None:
         """Keep the statistics that a batch was answered with; gather small ones until there are enough samples."""
         del verdict
         if len(x) >= self.chunk:
-            assert out.statistics is not None
-            self.present.copy_(out.statistics)
-            return
-        if (gathered := self.gathered.add(x)) is not None:
-            self.present.copy_(self._found(gathered))
+            self._keep(out.note)
+        elif (gathered := self.gathered.add(x)) is not None:
+            self._keep(self._found(gathered))
 
-    def _found(self, x: Batch) -> Tensor:
+    def _keep(self, found: _Found) -> None:
+        """Use what was found from here on, and rest for longer the less there is to find."""
+        self.present.copy_(found.statistics)
+        if not found.searched:
+            self.waiting -= 1
+            return
+        self.look.copy_(found.look)
+        self.pause.fill_(0 if found.jumped else min(self.rest, 2 * int(self.pause) + 1))
+        self.waiting.copy_(self.pause)
+
+    def _found(self, x: Batch) -> _Found:
         """Return the statistics to use from here on."""
-        anchor, part = self._anchor(x)
+        each = looks(self.network, x)
+        look = each.mean(dim=0)
+        chance = 2 * each.var(dim=0, correction=0).sum() / len(each)
+        if int(self.waiting) and bool((look - self.look).square().sum() <= SAME * chance):
+            return _Found(self.present, look, searched=False)
+        anchor, part = self._anchor(x, each)
         batch = self._measured(x, anchor)
         in_use, source = (self._tried(x[anchor], at) for at in (self.present, self.normalization.source))
         best = in_use
@@ -140,9 +177,11 @@ class Plus(Method):
             best = other if other.better(best, by=TIE) else best
         best = best if best.better(source, by=self.margin) else source
         if best is in_use or float(best.scores.quantile(QUARTER)) > self.farthest:
-            return self.present
+            return _Found(self.present, look)
         found = self._pruned(x, best.statistics) if best is batch else best.statistics
-        return found if best.better(in_use, by=self.jump) else mixed(self.present, found, self.momentum)
+        if best.better(in_use, by=self.jump):
+            return _Found(found, look, jumped=True)
+        return _Found(mixed(self.present, found, self.momentum), look)
 
     def _tells(self, others: Batch, anchor: _Candidate) -> bool:
         """Whether samples of the other group score higher than those of the anchor, with the anchor's statistics."""
@@ -151,9 +190,9 @@ class Plus(Method):
         scores = self._tried(others, anchor.statistics).scores
         return float((scores[:, None] > anchor.scores).double().mean()) >= self.apart
 
-    def _anchor(self, x: Batch) -> tuple[Tensor, _Candidate]:
+    def _anchor(self, x: Batch, each: Tensor) -> tuple[Tensor, _Candidate]:
         """Return the group that, normalized by itself, is closest to the prototypes, and its own statistics."""
-        second = two_groups(looks(self.network, x))
+        second = two_groups(each)
         if int(second.sum()) < LEAST_GROUP or int((~second).sum()) < LEAST_GROUP:
             return torch.ones_like(second), self._measured(x)
         groups = ((group, self._measured(x[group])) for group in (second, ~second))
