@@ -1,9 +1,10 @@
 """The real thing: all methods on CIFAR-10 in snow, contaminated with MNIST, with a shipped network.
 
 The data comes by itself (`owttt data get cifar10 mnist`); where it cannot, the digits of `digits.py` take its place.
-Every method sees the same stream once, without labels, with the paper's options for CIFAR-10-C.
+Every method sees the same stream once, without labels: the paper's methods with its options for CIFAR-10-C, `owttt+` as
+`wrap` takes it by default.
 
-    python examples/demo.py [--num-samples 2000] [--seed 0] [--out out/demo]
+    python examples/demo.py [--num-samples 1500] [--seed 0] [--out out/demo]
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from owttt._utils.allocator import keep_freed_memory
 from owttt._utils.progress import live
 from owttt.bench.figures import overview
 from owttt.bench.text import methods_table
+from owttt.detector import DEFAULT_THRESHOLD
+from owttt.methods import DEFAULT_METHOD
 
 MODEL: Final = "cifar10-resnet11"
 
@@ -29,7 +32,7 @@ MODEL: Final = "cifar10-resnet11"
 def main(arguments: list[str] | None = None) -> Mapping[str, Any]:
     """Fetch, run, tell."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--num-samples", type=int, default=2000, help="known images, and as many unknown ones")
+    parser.add_argument("--num-samples", type=int, default=1500, help="known images, and as many unknown ones")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("out/demo"))
     chosen = parser.parse_args(arguments)
@@ -57,10 +60,12 @@ def cifar10(num_samples: int, seed: int, out: Path, console: Console) -> Mapping
     )
     results = {}
     for method in METHODS:
-        spec = bench.RunSpec(MODEL, stream, method=method, preset="cifar10-c")
+        ours = method == DEFAULT_METHOD
+        how = {"threshold": DEFAULT_THRESHOLD} if ours else {"preset": "cifar10-c"}
+        spec = bench.RunSpec(MODEL, stream, method=method, **how)
         results[method] = bench.run(spec, out / "results", show=partial(_show, method))
     console.print(methods_table("CIFAR-10 in snow (severity 5) against MNIST, one pass", results))
-    overview(results, out / "cifar10.png", before="test", after="owttt")
+    overview(results, out / "cifar10.png", before="test", after=DEFAULT_METHOD)
     console.print(f"picture: {out / 'cifar10.png'}; `owttt report {out / 'results'}` makes a page", highlight=False)
     return results
 

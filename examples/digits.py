@@ -127,7 +127,7 @@ def main(arguments: list[str] | None = None) -> dict[str, dict[str, Any]]:
         f"seed {chosen.seed}, {torch.get_num_threads()} threads, torch {torch.__version__}"
     )
     console.print(methods_table("Foggy digits among textures, one pass", outcomes))
-    overview(outcomes, chosen.out / "digits.png", before="test", after="owttt")
+    overview(outcomes, chosen.out / "digits.png", before="test", after="owttt+")
     console.print(f"picture: {chosen.out / 'digits.png'}")
     return outcomes
 

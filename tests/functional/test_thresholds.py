@@ -116,9 +116,14 @@ def literal_evidence(scores, quantiles, budget):
         low = min(int(place), len(quantiles) - 2)
         return quantiles[low] + (place - low) * (quantiles[low + 1] - quantiles[low])
 
-    cut = at(0.5) + 1.5 * (at(0.99) - at(0.5))
-    split = float(otsu_threshold(torch.tensor([min(s, cut) for s in scores], dtype=torch.float64), unit=False))
     ordered, number = sorted(scores), len(scores)
+    place = 0.2 * (number - 1)
+    above = ordered[min(int(place) + 1, number - 1)]
+    lowest = ordered[int(place)] + (place - int(place)) * (above - ordered[int(place)])
+    rise = max(0, lowest - at(0.2))
+    moved = rise / (at(0.85) - at(0.2))
+    cut = at(0.5) + (1.5 + 3 * moved) * (at(0.99) - at(0.5))
+    split = float(otsu_threshold(torch.tensor([min(s, cut) for s in scores], dtype=torch.float64), unit=False))
     median = (ordered[(number - 1) // 2] + ordered[number // 2]) / 2
     one_mode = at(1 - budget) + min(max(0, median - at(0.5)), at(0.75) - at(0.5))
     if split == math.inf:
@@ -130,9 +135,7 @@ def literal_evidence(scores, quantiles, budget):
     apart = means[1] - means[0] > 4.5 * math.sqrt(sum(variances) / 2)
     if unexplained <= 0.11 + 1.6 / math.sqrt(number) and not apart:
         return one_mode
-    place = 0.2 * (number - 1)
-    lowest = ordered[int(place)] + (place % 1) * (ordered[int(place) + 1] - ordered[int(place)])
-    return 0.6 * split + 0.4 * (at(0.85) + max(0, lowest - at(0.2)) / 2)
+    return split + 0.4 * max(0, 1 - moved) * (at(0.85) + rise / 2 - split)
 
 
 SOURCE_SCORES = torch.distributions.Beta(2.0, 20.0)

@@ -12,14 +12,16 @@ empty does not count. If none is left (one sample, all scores in one bin) there 
 +inf: nothing is rejected.
 
 A threshold by evidence (ours) asks first whether anything is unknown at all. With Q the quantiles of the source's own
-scores, F the distribution of the n scores at hand, and Otsu's split of these scores, cut at C = Q(.5) + 1.5·(Q(.99) -
-Q(.5)), so that a far group counts as no farther than beyond C:
+scores, and F the distribution of the n scores at hand, Otsu splits these scores, cut at C so that a far group counts as
+no farther than beyond C. How much the source's scores tell depends on how far the lowest fifth has moved from theirs:
 
+    moved        m = max(0, F⁻¹(.2) - Q(.2)) / (Q(.85) - Q(.2))
+    cut          C = Q(.5) + (1.5 + 3m)·(Q(.99) - Q(.5))
     unexplained  u = mean over p = .5, .6, .7 of 1 - F(Q(p))/p       the share that scores unlike the source
     separation   d = (mean_1 - mean_0) / sqrt((var_0 + var_1)/2)      of the split's two groups
 
     one mode     u <= .11 + 1.6/sqrt(n)  and  d <= 4.5:   τ = Q(1 - budget) + (median - Q(.5), from 0 to Q(.75) - Q(.5))
-    else         τ = .6·split + .4·anchor,  anchor = Q(.85) + ½·max(0, F⁻¹(.2) - Q(.2))
+    else         τ = split + .4·max(0, 1 - m)·(anchor - split),   anchor = Q(.85) + ½·max(0, F⁻¹(.2) - Q(.2))
 """
 
 from __future__ import annotations
@@ -41,11 +43,11 @@ UNEXPLAINED = (0.11, 1.6)
 SEPARATION = 4.5
 """Two halves of one mode, parted by Otsu, are 2.6 to 3.9 deviations apart."""
 CUT = 1.5
-SPLIT = 0.6
-"""The weight of the window's own split against the source's anchor."""
 ANCHOR = 0.85
-"""The source's quantile that a split is drawn to; it follows half of the way that the lowest fifth has moved."""
-FOLLOWED = 0.2
+PULL = 0.4
+"""The source's quantile that a split is drawn to, and how much at most."""
+LOWEST = 0.2
+"""The share of a window that is taken for known when it comes to how far scores have moved."""
 
 
 def threshold_candidates(low: float, high: float, *, unit: bool) -> NDArray[np.floating]:
@@ -113,12 +115,13 @@ def evidence_threshold(scores: Tensor, quantiles: Tensor, budget: float) -> Tens
         return float(np.interp(share, steps, source))
 
     values = np.sort(scores.detach().cpu().double().numpy())
-    split = otsu_threshold(
-        scores.detach().double().clamp(max=at(0.5) + CUT * (at(0.99) - at(0.5))), weighted=True, unit=False
-    )
-    if math.isfinite(float(split)) and _two_modes(values, float(split), at):
-        anchor = at(ANCHOR) + max(0.0, float(np.quantile(values, FOLLOWED)) - at(FOLLOWED)) / 2
-        return scores.new_tensor(SPLIT * float(split) + (1 - SPLIT) * anchor)
+    rise = max(0.0, float(np.quantile(values, LOWEST)) - at(LOWEST))
+    moved = rise / max(at(ANCHOR) - at(LOWEST), np.finfo(np.float64).tiny)
+    cut = at(0.5) + CUT * (1 + 2 * moved) * (at(0.99) - at(0.5))
+    split = float(otsu_threshold(scores.detach().double().clamp(max=cut), unit=False))
+    if math.isfinite(split) and _two_modes(values, split, at):
+        anchor = at(ANCHOR) + rise / 2
+        return scores.new_tensor(split + PULL * max(0.0, 1 - moved) * (anchor - split))
     shift = min(max(0.0, float(np.median(values)) - at(0.5)), at(0.75) - at(0.5))
     return scores.new_tensor(at(1 - budget) + shift)
 
