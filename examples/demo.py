@@ -60,9 +60,9 @@ def cifar10(num_samples: int, seed: int, out: Path, console: Console) -> Mapping
     )
     results = {}
     for method in METHODS:
-        ours = method == DEFAULT_METHOD
-        how = {"threshold": DEFAULT_THRESHOLD} if ours else {"preset": "cifar10-c"}
-        spec = bench.RunSpec(MODEL, stream, method=method, **how)
+        paper = bench.RunSpec(MODEL, stream, method=method, preset="cifar10-c")
+        ours = bench.RunSpec(MODEL, stream, method=method, threshold=DEFAULT_THRESHOLD)
+        spec = ours if method == DEFAULT_METHOD else paper
         results[method] = bench.run(spec, out / "results", show=partial(_show, method))
     console.print(methods_table("CIFAR-10 in snow (severity 5) against MNIST, one pass", results))
     overview(results, out / "cifar10.png", before="test", after=DEFAULT_METHOD)

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -294,7 +295,12 @@ def test_training_goes_on_from_a_model(tmp_path):
     assert more(x).shape == (5, 3)
     assert more.card["start"]["name"] == "first"
     assert more.card["start"]["recipe"]["lr"] == RECIPE.lr
-    assert "It went on from `first`, trained for 1 epochs" in (tmp_path / "second" / "README.md").read_text()
+    page = (tmp_path / "second" / "README.md").read_text()
+    assert "It went on from `first`, trained for 1 epochs" in page
+    commands = re.findall("owttt train .*", page)
+    assert [line.split(" --out ")[1] for line in commands] == ["first", "mymodel"]
+    assert "--start first" in commands[1]
+    assert "--start" not in commands[0]
     assert str(tmp_path) not in (tmp_path / "second" / "card.json").read_text()
     for change, message in (({"width": 8}, "is another network"), ({"start": "gone"}, "No model 'gone'")):
         with pytest.raises(ValueError, match=message):

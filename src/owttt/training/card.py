@@ -11,6 +11,8 @@ from owttt.training.loop import EARLIER, Recipe
 
 SIZE: Final = 32
 """The side of images in pixels, unless a job says otherwise."""
+FIRST: Final = "first"
+"""What the model is called that training went on from, in the commands that make both."""
 
 
 def markdown(card: Mapping[str, Any]) -> str:
@@ -46,6 +48,7 @@ def markdown(card: Mapping[str, Any]) -> str:
         "## How it was made",
         "",
         "```bash",
+        *([command(_beginning(card), FIRST)] if (card.get("start") or {}).get("recipe") else []),
         command(card),
         "```",
         "",
@@ -61,10 +64,15 @@ def markdown(card: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def command(card: Mapping[str, Any]) -> str:
+def _beginning(card: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is known of how the model was made that training went on from."""
+    return {**card, "teacher": None, "class_covariance": "auto", **card["start"]}
+
+
+def command(card: Mapping[str, Any], out: str = "mymodel") -> str:
     """Return the command that makes a model again: all that differs from the defaults of today.
 
-    Of models that it began with or learned from it names the last part of the path; where they are is not recorded.
+    Of models that it learned from it names the last part of the path; where they are is not recorded.
     """
     usual, recipe = asdict(Recipe()), {**EARLIER, **card["recipe"]}
     start = card.get("start") or {}
@@ -75,14 +83,14 @@ def command(card: Mapping[str, Any]) -> str:
         "width": card["width"],
         "size": card["size"] if card["size"] != SIZE and card.get("points") is None else None,
         "points": card.get("points"),
-        "start": start.get("name"),
+        "start": FIRST if start.get("recipe") else start.get("name"),
         "average": start.get("share") or None,
         "teacher": card.get("teacher"),
         "class_covariance": form if (form := card.get("class_covariance", "auto")) != "auto" else None,
         **{name: value for name, value in recipe.items() if value != usual[name]},
     }
     words = [_option(name.replace("_", "-"), value) for name, value in choices.items() if value is not None]
-    return " ".join(["owttt train", *words, "--out mymodel"])
+    return " ".join(["owttt train", *words, f"--out {shlex.quote(out)}"])
 
 
 def _option(name: str, value: Any) -> str:
