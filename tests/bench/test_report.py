@@ -15,7 +15,8 @@ import pytest
 from PIL import Image
 
 from owttt._utils.files import SEAL, write_json
-from owttt.bench.figures import DRAW
+from owttt.bench.figures import DRAW, means
+from owttt.bench.figures.overview import _mean
 from owttt.bench.report import render
 from owttt.bench.report.gallery import _gallery
 from owttt.bench.report.loose import USUAL, USUAL_STREAM
@@ -172,6 +173,16 @@ def test_every_figure_is_drawn(results):
         for vector in (path.with_suffix(".svg"), path.with_name(f"{path.stem}-dark.svg")):
             assert "<svg" in vector.read_text()
             assert "dc:date" not in vector.read_text(), "the same every time"
+
+
+def test_means_are_over_the_columns(tmp_path):
+    table = fake_table()
+    means(table, tmp_path / "means.png")
+    with Image.open(tmp_path / "means.png") as picture:
+        assert picture.size[0] > 500
+    for row in table["rows"]:
+        last = [cell["mean"][-1] for cell in table["cells"] if cell["row"] == row]
+        assert _mean(table, row, "mean") == pytest.approx(sum(last) / len(last))
 
 
 def embedded_runs(results):

@@ -110,7 +110,7 @@ def test_the_head_is_found_and_adapts(make, point, head, size):
     assert (source.info.feature_point, source.info.head) == (point, head)
     assert source.mean.shape == (size,)
     for method in ("owttt", "ttac", "shot"):
-        adapter = wrap(model, method, source=source)
+        adapter = wrap(model, method, preset="paper", source=source)
         before = {name: value.clone() for name, value in adapter.method.network.model.named_parameters()}
         adapter(X)
         changed = {n for n, v in adapter.method.network.model.named_parameters() if not torch.equal(v, before[n])}
