@@ -583,7 +583,7 @@ class Plus(Reference):
         self.gathered = []
         self.moves = []
         self.rest, self.pause, self.waiting, self.look = rest, 0, 0, None
-        self.rested = 0
+        self.rested = self.glances = 0
 
     def predicting_model(self, x):
         if len(x) < self.chunk:
@@ -603,6 +603,14 @@ class Plus(Reference):
             if len(self.gathered) >= self.chunk:
                 self.present = self.found(torch.stack(self.gathered))
                 self.gathered = []
+            elif len(self.gathered) - len(x) < 32 <= len(self.gathered):
+                sample = torch.stack(self.gathered)
+                now, then = (
+                    self.middle(self.known_scores(model, sample)) for model in (self.present, self.source_model)
+                )
+                if then < (1 - self.margin) * now:
+                    self.present, self.waiting = copy.deepcopy(self.source_model), 0
+                    self.glances += 1
 
     def known_scores(self, model, x):
         return self.score(*self.forward(model, x))
@@ -686,7 +694,7 @@ class Plus(Reference):
                 best = "source"
             self.moves.append(best)
             quarter = float(torch.tensor(scores[best], dtype=torch.float64).quantile(0.25))
-            if best == "in use" or quarter > self.farthest:
+            if best == "in use" or (best != "source" and quarter > self.farthest):
                 return self.present, False
             found = models[best]
             for _ in range(self.rounds if best == "batch" else 0):

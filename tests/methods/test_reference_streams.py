@@ -191,3 +191,21 @@ def test_plus(order, options):
     assert bool(literal.rested) == (options.get("rest", 3) > 0), "the search must rest, or the test does not show it"
     used = {"part"} if "apart" in options else {"batch"}
     assert used <= set(literal.moves), "this must be in play, or the test shows nothing"
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_plus_in_small_batches_goes_back_to_the_source(order):
+    """A corrupted stream, then clean samples in batches of 7: statistics of what is gone are left at a glance."""
+    world = make_world(batch=80)
+    adapter = wrap(world.model, "owttt+", source=world.source, order=order, preset="paper", chunk=60)
+    literal = reference.Plus(
+        world.model, world.x, world.y, CLASSES, released=ORDERS[order], chunk=60, farthest=adapter.method.farthest
+    )
+    for x in (*(2 * world.x + 3).split(80), *world.x[:140].split(7)):
+        assert adapter(x).labels.tolist() == literal.step(x)
+        layers = reference.batch_norm_layers(literal.present)
+        expected = torch.stack(
+            (torch.cat([a.running_mean for a in layers]), torch.cat([a.running_var for a in layers]))
+        )
+        torch.testing.assert_close(adapter.method.present, expected, rtol=1e-6, atol=1e-9)
+    assert literal.glances, "this must be in play, or the test shows nothing"

@@ -33,15 +33,23 @@ class Gathered(nn.Module):
         """Keep the samples of a batch; return all that were gathered, as one batch like it, once there are enough."""
         for queue, rows in zip(self._queues, tensors_of(batch).values(), strict=True):
             queue.push(rows)
-        if int(self._queues[0].count) < self.size:
+        if len(self) < self.size:
             return None
-        gathered = {
-            name: queue.values.to(value.dtype, copy=True)
-            for (name, value), queue in zip(tensors_of(batch).items(), self._queues, strict=True)
-        }
+        gathered = self.so_far(batch)
         for queue in self._queues:
             queue.count.zero_()
-        return Fields(gathered) if isinstance(batch, Fields) else gathered[""]
+        return gathered
+
+    def so_far(self, like: Batch) -> Batch:
+        """Return what was gathered, as a batch like the ones it came in."""
+        rows = {
+            name: queue.values.to(value.dtype, copy=True)
+            for (name, value), queue in zip(tensors_of(like).items(), self._queues, strict=True)
+        }
+        return Fields(rows) if isinstance(like, Fields) else rows[""]
+
+    def __len__(self) -> int:
+        return int(self._queues[0].count)
 
     @property
     def _queues(self) -> list[Queue]:

@@ -17,12 +17,14 @@ scores before the statistics are right, but two other things can:
                half with the lowest scores gives the statistics, `rounds` times.
 5. memory      Statistics in use move by `momentum` towards those found; where these are better on the anchor by `jump`
                the stream has changed, and they are taken as they are. If not even a quarter of the anchor scores like
-               the `limit` of source samples that score lowest, nothing here is known, and nothing moves.
+               the `limit` of source samples that score lowest, nothing here is known, and nothing moves, unless back
+               to the source's.
 6. rest        While samples look as they did at the last search, in the mean, the search rests: for 1, then for up to
                `rest` batches after searches that found no change. Most batches cost little more than one pass then.
 
 A batch of at least `chunk` samples is answered with the statistics found in it; smaller ones with those in use, and
-gathered until there are enough.
+gathered until there are enough. After the first `GLANCE` of them those in use are held against the source's, so that
+statistics of what is long gone do no harm for long.
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ QUARTER: Final = 0.25
 """The share of the anchor that must score like known samples."""
 TIE: Final = 0.02
 """The share of a score below which a difference does not count."""
+GLANCE: Final = 32
+"""Samples gathered after which statistics in use have to be better than the source's, or go."""
 SAME: Final = 8.0
 """How much farther than chance would have it the mean look may move, squared, and still be the same."""
 
@@ -95,7 +99,7 @@ class Plus(Method):
         margin: float = 0.08,
         jump: float = 0.1,
         rounds: int = 2,
-        limit: float = 0.9,
+        limit: float = 0.75,
         apart: float = 0.7,
         rest: int = 3,
         chunk: int = 128,
@@ -151,6 +155,15 @@ class Plus(Method):
             self._keep(out.note)
         elif (gathered := self.gathered.add(x)) is not None:
             self._keep(self._found(gathered))
+        elif len(self.gathered) - len(x) < GLANCE <= len(self.gathered):
+            self._glance(self.gathered.so_far(x))
+
+    def _glance(self, x: Batch) -> None:
+        """Go back to the source's statistics if they suit these samples better than those in use."""
+        source, in_use = (self._tried(x, at) for at in (self.normalization.source, self.present))
+        if source.better(in_use, by=self.margin):
+            self.present.copy_(source.statistics)
+            self.waiting.zero_()
 
     def _keep(self, found: _Found) -> None:
         """Use what was found from here on, and rest for longer the less there is to find."""
@@ -176,7 +189,8 @@ class Plus(Method):
         for other in (batch, part) if self._tells(x[~anchor], part) else (batch,):
             best = other if other.better(best, by=TIE) else best
         best = best if best.better(source, by=self.margin) else source
-        if best is in_use or float(best.scores.quantile(QUARTER)) > self.farthest:
+        known = best is source or float(best.scores.quantile(QUARTER)) <= self.farthest
+        if best is in_use or not known:
             return _Found(self.present, look)
         found = self._pruned(x, best.statistics) if best is batch else best.statistics
         if best.better(in_use, by=self.jump):
