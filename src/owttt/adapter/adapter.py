@@ -278,9 +278,10 @@ class Adapter(nn.Module):
         with self._undone_on_error(before):
             self._adapt(batch, out, verdict)
             wrong = self._implausible()
+            collapsed = not wrong and self._collapsed(batch, out)
         if wrong:
             self._take_back(before, wrong)
-        return not wrong and not self._collapsed(batch, out)
+        return not wrong and not collapsed
 
     def _adapted_then_predicted(self, batch: Any) -> Prediction:
         """Adapt to a batch, then answer it with the new weights; with the old ones if those are not plausible."""

@@ -38,7 +38,7 @@ Show = Callable[[Iterable[Step], int], Iterable[Step]]
 """Passes steps on, and shows them: a progress bar over so many batches."""
 
 
-def run(spec: RunSpec, results: Path | None = None, *, show: Show = lambda done, _: done) -> RunRecord:
+def run(spec: RunSpec, results: str | Path | None = None, *, show: Show = lambda done, _: done) -> RunRecord:
     """Find a run in a results folder, or do it and write it there.
 
     Args:
@@ -53,7 +53,7 @@ def run(spec: RunSpec, results: Path | None = None, *, show: Show = lambda done,
         ValueError: The spec names something that does not exist, or that does not go together.
         FileNotFoundError: Data is not here; the message says how to get it.
     """
-    return find_or_do(spec, results, show)[0]
+    return find_or_do(spec, None if results is None else Path(results), show)[0]
 
 
 def find_or_do(
