@@ -41,9 +41,11 @@ def run(place, *more):
     return main(words)
 
 
-def test_a_run_that_would_diverge_says_so_and_answers_all_the_same(place):
+def test_a_run_that_would_diverge_says_so_and_answers_all_the_same(place, capsys):
     with pytest.warns(UserWarning, match=r"Batch 0: .* not finite, or grown beyond reason \(rolled back\)"):
         assert run(place, "--method", "ttac", "--set", "lr=1e30", "--preset", "cifar10-c") == 0
+    assert {event["kind"] for event in result(place)["events"]} == {"rolled back"}
+    assert "The guard acted (rolled back), last at batch 5" in " ".join(capsys.readouterr().out.split())
     plain = result(place)["metrics"]
     assert run(place, "--method", "test") == 0
     assert plain["acc_closed"] == result(place)["metrics"]["acc_closed"], "nothing was learned"

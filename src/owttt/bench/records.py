@@ -93,6 +93,8 @@ class RunRecord(TypedDict):
     data: dict[str, Any]
     environment: dict[str, Any]
     fingerprints: dict[str, Any]
+    events: NotRequired[list[dict[str, Any]]]
+    """What the guard did, the last hundred times: at which batch, what, and why."""
     method: NotRequired[MethodRecord]
     embedding: NotRequired[EmbeddingRecord]
 

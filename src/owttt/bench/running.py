@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, cast, final
@@ -122,6 +122,7 @@ class Run:
             "method": {"name": method.name, "color": method.color},
             "spec": self.spec.describe(),
             "adapter": self.adapter.config,
+            "events": [asdict(event) for event in self.adapter.events],
             "data": {
                 "known": len(self.stream.known[0]),
                 "unknown": {

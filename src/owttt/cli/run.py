@@ -194,6 +194,9 @@ def remarks(record: RunRecord) -> Sequence[str]:
             f"No threshold was found, so nothing was rejected: the scores span {edges[-1] - edges[0]:.3g}, and it is "
             "sought in steps of .01. Try --score energy, or a number as --threshold."
         )
+    if events := record.get("events"):
+        kinds = ", ".join(sorted({event["kind"] for event in events}))
+        said.append(f"The guard acted ({kinds}), last at batch {events[-1]['batch']}: {events[-1]['detail']}.")
     if len(thresholds) == 1 and record["spec"]["order"] == PREDICT_THEN_ADAPT:
         said.append("One batch only: it was predicted before anything could be learned from it.")
     return said

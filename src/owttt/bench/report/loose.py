@@ -79,8 +79,11 @@ def _grid(runs: Mapping[str, RunRecord]) -> Grid:
             for metric in METRICS
         ]
         last = run["curves"]["threshold"][-1]
-        rows.append(Row(name, [*cells, Shown("∞" if last is None else f"{last:.2f}")]))
-    return Grid([*(Heading("", (metric_name(metric),)) for metric in METRICS), Heading("last τ")], rows)
+        acted = run["curves"].get("events", [None])[-1]
+        seen = [Shown("∞" if last is None else f"{last:.2f}"), Shown("" if acted is None else f"{acted:.0f}")]
+        rows.append(Row(name, [*cells, *seen]))
+    told = [Heading("last τ"), Heading("times the guard acted")]
+    return Grid([*(Heading("", (metric_name(metric),)) for metric in METRICS), *told], rows)
 
 
 def _row_name(run: RunRecord) -> str:
