@@ -20,23 +20,21 @@ from owttt._utils.allocator import give_back_freed_memory
 from owttt._utils.background import Background
 from owttt._utils.locks import Lock
 from owttt._utils.queue import Queue
-from owttt.adapter.answers import with_rejected
+from owttt.adapter.answers import answers, rejections, with_rejected
 from owttt.adapter.batches import checked_batch
 from owttt.adapter.guard import Event, Log, implausible_features, implausible_inputs, implausible_state
 from owttt.adapter.rails import Rails, pace
 from owttt.detector import Detector, NamedScore, Score, Threshold
-from owttt.functional import effective_classes, wide
+from owttt.functional import effective_classes
 from owttt.methods.base import Method
 from owttt.network.inputs import own, tensors_of
-from owttt.types import ADAPT_THEN_PREDICT, PREDICT_THEN_ADAPT, UNKNOWN, Forward, Order, Prediction, Verdict
+from owttt.types import ADAPT_THEN_PREDICT, PREDICT_THEN_ADAPT, Forward, Order, Prediction, Verdict
 
 KIND: Final = "adapter state"
 NETWORK: Final = "method.network."
 """What the names of the network's tensors begin with, in an adapter's state."""
 TIDY: Final = 2048
 """Samples after which freed memory is given back."""
-TEMPERATURE: Final = 0.1
-"""By which cosines to the class means are divided to make logits, δ of the paper."""
 Classifier = Literal["prototypes", "head"]
 CLASSIFIERS: Final = get_args(Classifier)
 ORDERS: Final = get_args(Order)
@@ -390,22 +388,8 @@ class Adapter(nn.Module):
         if answer is not None and not bool(odd.any()):
             return replace(answer, outliers=odd)
         self._tell("outliers", f"{int(odd.sum())} of {len(odd)} samples are nothing like the source data")
-        return with_rejected(answer, odd, self._rejection(len(odd)))
-
-    def _rejection(self, count: int) -> Prediction:
-        """Return "unknown" for so many samples: as unknown as anything in the window, and no class is likelier."""
-        like = self.method.source.prototypes
-        worst = torch.cat((self.detector.window.values, like.new_ones(1))).amax()
-        unknown = torch.full((count,), UNKNOWN, device=like.device)
-        return Prediction(
-            labels=unknown,
-            scores=worst.repeat(count),
-            threshold=like.new_tensor(torch.inf),
-            logits=like.new_zeros(count, self.method.source.num_classes),
-            closed=torch.zeros_like(unknown),
-            confidence=like.new_zeros(count),
-            classes=self.classes,
-        )
+        window, source = self.detector.window.values, self.method.source
+        return with_rejected(answer, odd, rejections(len(odd), window, source, self.classes))
 
     def _tell(self, kind: str, detail: str) -> None:
         """Note what the guard did, and warn the first time."""
@@ -426,23 +410,12 @@ class Adapter(nn.Module):
         detector.observe(scores)
         return out, verdict
 
-    @torch.no_grad()
     def _prediction(self, out: Forward, verdict: Verdict) -> Prediction:
         """Answer a batch; a score of exactly τ is unknown in the paper, and known in the authors' program."""
         paper = self.order == PREDICT_THEN_ADAPT
         unknown = verdict.unknown if paper else verdict.scores > verdict.threshold
-        head = wide(out.logits.detach())
-        logits = head if self.classifier == "head" else out.cosines(self.method.source.prototypes) / TEMPERATURE
-        closed = logits.argmax(dim=1)
-        return Prediction(
-            labels=closed.masked_fill(unknown, UNKNOWN),
-            scores=verdict.scores.clone(),
-            threshold=verdict.threshold.clone(),
-            logits=logits,
-            closed=closed,
-            confidence=head.softmax(dim=1).gather(1, closed[:, None])[:, 0],
-            classes=self.classes,
-        )
+        prototypes = None if self.classifier == "head" else self.method.source.prototypes
+        return answers(out, verdict, unknown, prototypes, self.classes)
 
 
 class _Outliers(Exception):  # noqa: N818  (no error: the rest of the batch is answered)

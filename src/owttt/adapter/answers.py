@@ -1,12 +1,53 @@
-"""Answers for batches of which some samples were left out."""
+"""Answers: from what network and detector say to a prediction, also for samples that were left out."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
+import torch
 from torch import Tensor
 
-from owttt.types import Prediction
+from owttt.functional import wide
+from owttt.source import SourceStats
+from owttt.types import UNKNOWN, Forward, Prediction, Verdict
+
+TEMPERATURE: Final = 0.1
+"""By which cosines to the class means are divided to make logits, δ of the paper."""
+
+
+@torch.no_grad()
+def answers(
+    out: Forward, verdict: Verdict, unknown: Tensor, prototypes: Tensor | None, classes: tuple[str, ...] | None
+) -> Prediction:
+    """Return the nearest of the prototypes, or what the head says if there are none; -1 where a sample is unknown."""
+    head = wide(out.logits.detach())
+    logits = head if prototypes is None else out.cosines(prototypes) / TEMPERATURE
+    closed = logits.argmax(dim=1)
+    return Prediction(
+        labels=closed.masked_fill(unknown, UNKNOWN),
+        scores=verdict.scores.clone(),
+        threshold=verdict.threshold.clone(),
+        logits=logits,
+        closed=closed,
+        confidence=head.softmax(dim=1).gather(1, closed[:, None])[:, 0],
+        classes=classes,
+    )
+
+
+def rejections(count: int, window: Tensor, source: SourceStats, classes: tuple[str, ...] | None) -> Prediction:
+    """Return "unknown" for so many samples: as unknown as anything in the window, and no class is likelier."""
+    like = source.prototypes
+    unknown = torch.full((count,), UNKNOWN, device=like.device)
+    return Prediction(
+        labels=unknown,
+        scores=torch.cat((window, like.new_ones(1))).amax().repeat(count),
+        threshold=like.new_tensor(torch.inf),
+        logits=like.new_zeros(count, source.num_classes),
+        closed=torch.zeros_like(unknown),
+        confidence=like.new_zeros(count),
+        classes=classes,
+    )
 
 
 def with_rejected(answer: Prediction | None, odd: Tensor, nothing: Prediction) -> Prediction:
