@@ -2,8 +2,8 @@
 
     python benchmarks/hostile.py [--model cifar10-resnet26] [--scale 1.0] [--methods test,owttt+,owttt]
 
-Every scene is about 5,000 images; all of them, four times over, are about 100,000. Prints a table of scenes, draws
-accuracy over the stream, and writes both as JSON, scene by scene. An adapter is never told that a scene has ended.
+Scenes are of 200 to 5,000 images; all of them, four times over, are about 120,000. Prints a table of scenes, draws
+accuracy over the stream, and writes all numbers as JSON. An adapter is never told that a scene has ended.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def batches(scene: Scene, model: SourceModel, seed: int, scale: float) -> Iterat
 
 def show(name: str, adapter: Adapter, model: SourceModel, scale: float) -> tuple[list[dict[str, object]], list[float]]:
     """Run a method through all scenes; return what each gave, and the accuracy over the stream."""
-    rows, right = [], []
+    rows, right, before = [], [], 0.0
     for number in range(ROUNDS * len(SCENES)):
         scene = SCENES[number % len(SCENES)]
         metrics = OpenWorldMetrics(len(model.classes))
@@ -91,7 +91,8 @@ def show(name: str, adapter: Adapter, model: SourceModel, scale: float) -> tuple
             out = adapter(x)
             metrics.update(out, y)
             right += [float(closed == label) for closed, label in zip(out.closed, y, strict=True) if label >= 0]
-        rows.append({"scene": scene.title, **metrics.accuracies(), "events": len(adapter.events)})
+        events, before = adapter.watch()["events"] - before, adapter.watch()["events"]
+        rows.append({"scene": scene.title, **metrics.accuracies(), "events": events})
     return rows, right
 
 
@@ -105,12 +106,12 @@ def main() -> None:
     chosen = parser.parse_args()
     warnings.simplefilter("ignore", UserWarning)
     model = models.load(chosen.model)
-    results, curves = {}, {}
+    results, curves, told = {}, {}, {}
     for name in chosen.methods.split(","):
         adapter = wrap(model, name, source=model.source)
         results[name], curves[name] = show(name, adapter, model, chosen.scale)
-        told = {"events": [asdict(event) for event in adapter.events], "config": adapter.config}
-        write_json(chosen.out.with_suffix(".json"), {"model": chosen.model, "scenes": results, name: told})
+        told[name] = {"events": [asdict(event) for event in adapter.events], "config": adapter.config}
+        write_json(chosen.out.with_suffix(".json"), {"model": chosen.model, "scenes": results, "adapters": told})
     Console().print(table(results))
     draw(curves, chosen.out.with_suffix(".png"))
 

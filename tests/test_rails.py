@@ -8,7 +8,7 @@ from torch import nn
 
 from owttt import METHODS, Evidence, Method, wrap
 from owttt._utils import state
-from owttt.adapter.rails import COMPARED, EVERY, FULL
+from owttt.adapter.rails import COMPARED, EVERY, FULL, Rails
 from owttt.methods.gathering import ENOUGH
 from tests.world import make_world
 
@@ -54,10 +54,39 @@ def test_a_step_is_as_long_as_its_samples_are_many(method):
     assert ours.method.network.model.norm.momentum == WORLD.model.norm.momentum, "the layer's own is put back"
 
 
-def test_the_optimizer_keeps_its_rate():
+def test_the_pace_does_not_add_up():
     adapter = made("tent")
-    adapter(X[:ENOUGH])
-    assert [group["lr"] for group in adapter.method.optimizer.param_groups] == [adapter.method.lr]
+    for size in (ENOUGH, ENOUGH, 2 * ENOUGH):
+        adapter(X[:size])
+        assert [group["lr"] for group in adapter.method.optimizer.param_groups] == [adapter.method.lr * size / FULL]
+
+
+@pytest.mark.parametrize("method", LEARNING)
+@pytest.mark.parametrize("order", ["predict-then-adapt", "adapt-then-predict"])
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_an_error_leaves_everything_as_it_was(method, order, error, monkeypatch):
+    """Also what was gathered, momenta, and the pace."""
+    options = {"order": order, **({"chunk": 60} if method == "owttt+" else {})}
+    adapter, twin = made(method, **options), made(method, **options)
+    for batch in X[:120].split(30):
+        adapter(batch), twin(batch)
+    before = state.snapshot(adapter, adapter.method.optimizer)
+    learn = adapter.method.adapt
+
+    def fails(x, out, verdict):
+        learn(x, out, verdict)
+        for layer in (adapter.method.network.model.norm, adapter.method.network.model.last):
+            layer.momentum = 0.5
+        raise error("in the middle")
+
+    monkeypatch.setattr(adapter.method, "adapt", fails)
+    with pytest.raises(error):
+        adapter(X[120 : 120 + 80])
+    monkeypatch.undo()
+    now = state.collect(adapter, adapter.method.optimizer)
+    assert all(torch.equal(value, now[name]) for name, value in before.items())
+    for batch in X[120:240].split(30):
+        assert torch.equal(adapter(batch).scores, twin(batch).scores), "it goes on as if nothing had been"
 
 
 @pytest.mark.parametrize("method", LEARNING)
@@ -109,6 +138,14 @@ def test_a_stream_of_one_class_is_no_collapse():
     assert not adapter.events
 
 
+def test_two_classes_can_collapse_too():
+    rails = Rails(made("owttt").method)
+    rails.num_classes = 2
+    half, none = (lambda batch: torch.arange(len(batch)) % 2), torch.zeros(160, dtype=torch.long)
+    told = [rails.collapsed(torch.zeros(160, 1), none, half) for _ in range(12)]
+    assert "1.0 effective classes, 2.0 without adapting" in told
+
+
 def test_presets_and_guard_false_go_without_rails():
     for options in ({"preset": "paper"}, {"guard": False}, {"preset": "cifar10-c"}):
         adapter = wrap(WORLD.model, "owttt", source=WORLD.source, **options)
@@ -119,23 +156,28 @@ def test_presets_and_guard_false_go_without_rails():
     assert wrap(WORLD.model, "test", source=WORLD.source).rails is None, "nothing to keep on rails"
 
 
-def test_named_inputs_are_gathered_too():
+def test_named_inputs_are_gathered_too(tmp_path):
     class Named(nn.Module):
         def __init__(self):
             super().__init__()
             self.inside = copy.deepcopy(WORLD.model)
 
-        def forward(self, pixels):
-            return self.inside(pixels)
+        def forward(self, pixels, mask):
+            return self.inside(pixels) + 0 * mask.sum()
 
     from owttt import SourceStats
 
-    loader = [{"pixels": WORLD.x, "labels": WORLD.y}]
+    def fields(x):
+        return {"pixels": x, "mask": x.new_zeros(len(x), 3)}
+
+    loader = [{**fields(WORLD.x), "labels": WORLD.y}]
     model = Named()
-    adapter = wrap(model, "owttt", source=SourceStats.fit(model, loader, 4, progress=False), threshold="adaptive")
+    SourceStats.fit(model, loader, 4, progress=False).save(tmp_path / "stats")
+    adapter = wrap(model, "owttt", source=SourceStats.load(tmp_path / "stats"), threshold="adaptive")
     plain = made("owttt")
-    for batch in X[:140].split(7):
-        torch.testing.assert_close(adapter({"pixels": batch}).scores, plain(batch).scores)
+    for number, batch in enumerate(X[:140].split(7)):
+        named = fields(batch) if number % 2 else dict(reversed(fields(batch).items()))
+        torch.testing.assert_close(adapter(named).scores, plain(batch).scores)
     assert moved(plain)
 
 
@@ -148,7 +190,7 @@ def test_statistics_of_few_samples_are_mixed_with_the_source_s(method):
 
 def test_the_threshold_of_a_wrapped_model():
     adapter = wrap(WORLD.model, "test", source=WORLD.source)
-    assert adapter.config["threshold"] == "Evidence(budget=0.01)"
+    assert adapter.config["threshold"].startswith("Evidence(budget=0.01, quantiles=")
     quantiles = WORLD.source.score_quantiles()
     known = wrap(WORLD.model, "test", source=WORLD.source, threshold=Evidence(budget=0.1))
     assert float(known(WORLD.x).threshold) == pytest.approx(float(quantiles.quantile(0.9)), abs=0.01)

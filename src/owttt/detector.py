@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -140,6 +141,11 @@ class Evidence:
             )
         return replace(self, quantiles=tuple(found.tolist()))
 
+    def describe(self) -> str:
+        """Return what it is, for the record; quantiles as the beginning of their SHA-256."""
+        told = hashlib.sha256(repr(self.quantiles).encode()).hexdigest()[:8]
+        return f"Evidence(budget={self.budget}, quantiles={told})"
+
     def __call__(self, scores: Tensor) -> Tensor:
         """Return the threshold of a window of scores."""
         if not self.quantiles:
@@ -246,9 +252,13 @@ class Detector(nn.Module):
         return scores.to(self.window.items.dtype)
 
     @torch.no_grad()
-    def judge(self, scores: Tensor) -> Verdict:
-        """Hold a batch's scores against the threshold of the window they are part of; nothing is remembered."""
-        threshold = torch.as_tensor(self.threshold(self.window.joined(scores))).to(scores)
+    def judge(self, scores: Tensor, *, seen: bool = False) -> Verdict:
+        """Hold a batch's scores against the threshold of the window they are part of; nothing is remembered.
+
+        If the samples were `seen`, the window has scores of them already.
+        """
+        window = self.window.values if seen else self.window.joined(scores)
+        threshold = torch.as_tensor(self.threshold(window)).to(scores)
         if threshold.dim() != 0 or threshold.isnan():
             raise ValueError(f"A threshold must be one number, got {threshold.tolist()}.")
         return Verdict(scores, threshold, known=scores < threshold)

@@ -128,11 +128,11 @@ def literal_evidence(scores, quantiles, budget):
     one_mode = at(1 - budget) + min(max(0, median - at(0.5)), at(0.75) - at(0.5))
     if split == math.inf:
         return one_mode
-    unexplained = sum(1 - sum(s < at(p) for s in scores) / number / p for p in (0.5, 0.6, 0.7)) / 3
+    unexplained = sum(1 - sum(s <= at(p) for s in scores) / number / p for p in (0.5, 0.6, 0.7)) / 3
     groups = [s for s in scores if s < split], [s for s in scores if s >= split]
     means = [sum(group) / len(group) for group in groups]
     variances = [sum((s - mean) ** 2 for s in group) / len(group) for group, mean in zip(groups, means, strict=True)]
-    apart = means[1] - means[0] > 4.5 * math.sqrt(sum(variances) / 2)
+    apart = min(map(len, groups)) >= 8 and means[1] - means[0] > 4.5 * math.sqrt(sum(variances) / 2)
     if unexplained <= 0.11 + 1.6 / math.sqrt(number) and not apart:
         return one_mode
     return split + 0.4 * max(0, 1 - moved) * (at(0.85) + rise / 2 - split)
@@ -184,3 +184,20 @@ def test_a_single_score_is_held_against_the_source():
     for score, known in ((0.1, True), (0.49, True), (0.9, False)):
         one = torch.tensor([score])
         assert bool(one < evidence_threshold(one, quantiles, 0.0)) is known
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 5, 8, 16, 40])
+def test_few_scores_of_known_samples_are_kept(number):
+    torch.manual_seed(number)
+    quantiles = SOURCE_SCORES.sample((5000,)).quantile(torch.linspace(0, 1, 201))
+    windows = SOURCE_SCORES.sample((300, number))
+    rejected = [float((window >= evidence_threshold(window, quantiles, 0.01)).float().mean()) for window in windows]
+    assert sum(rejected) / len(rejected) < 0.03
+
+
+def test_sources_that_score_alike_reject_nothing_like_them():
+    for quantiles in (torch.zeros(201), torch.cat((torch.zeros(181), torch.linspace(0, 0.5, 20)))):
+        window = torch.zeros(300)
+        assert not bool((window >= evidence_threshold(window, quantiles, 0.01)).any())
+        for far in (window + 0.7, torch.cat((window, window + 0.7))):
+            assert bool(evidence_threshold(far, quantiles, 0.01).isfinite())

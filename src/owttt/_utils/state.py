@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 _OPTIMIZER: Final = "optimizer."
 
@@ -48,7 +49,7 @@ class Shadow:
 
 
 class Mechanics:
-    """What of modules is no tensor and must come back too: hooks, modes, and buffers that a context put aside.
+    """What of modules is no tensor and must come back too: hooks, modes, momenta, buffers that a context put aside.
 
     An interruption may come between registering a hook and the `try` that would remove it.
     """
@@ -58,6 +59,7 @@ class Mechanics:
             (part, dict(part._forward_hooks), dict(part._forward_pre_hooks), part.training) for part in module.modules()
         ]
         self._buffers = [(part, name, full) for part, name, full in _buffers(module)]
+        self._momenta = [(part, part.momentum) for part in module.modules() if isinstance(part, _BatchNorm)]
 
     def put_back(self, tensors: dict[str, Tensor]) -> None:
         """Put everything back; `tensors` have the values of buffers that are gone."""
@@ -66,6 +68,8 @@ class Mechanics:
             for now, then in ((part._forward_hooks, hooks), (part._forward_pre_hooks, early_hooks)):
                 for key in [key for key in now if key not in then]:
                     del now[key]
+        for layer, momentum in self._momenta:
+            layer.momentum = momentum
         for part, name, full in self._buffers:
             if part._buffers.get(name) is None:
                 part._buffers[name] = tensors[full].clone()

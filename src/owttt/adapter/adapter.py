@@ -6,10 +6,10 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import asdict, is_dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, Self, final, get_args
+from typing import Any, Final, Literal, Self, cast, final, get_args
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,7 @@ from owttt.adapter.answers import answers, rejections, with_rejected
 from owttt.adapter.batches import checked_batch
 from owttt.adapter.guard import Event, Log, implausible_features, implausible_inputs, implausible_state
 from owttt.adapter.rails import Rails, pace
-from owttt.detector import Detector, NamedScore, Score, Threshold
+from owttt.detector import Detector, Evidence, NamedScore, Score, Threshold
 from owttt.functional import effective_classes
 from owttt.methods.base import Method
 from owttt.network.inputs import own, tensors_of
@@ -308,7 +308,12 @@ class Adapter(nn.Module):
             if enough is not batch:
                 with torch.set_grad_enabled(self.method.backpropagates):
                     out = self.method(enough)
-                batch, verdict = enough, self.detector.judge(self.detector.scores(out, self.method.source))
+                if bool(implausible_features(out.features, self.method.source).any()):
+                    self._tell("outliers", f"the last {len(enough)} samples, gathered, give features beyond reason")
+                    return
+                detector = self.detector if self.order == PREDICT_THEN_ADAPT else self.training_detector
+                scores = detector.scores(out, self.method.source)
+                batch, verdict = enough, detector.judge(scores, seen=True)
             self.method.pace = pace(len(batch))
         self.method.adapt(batch, out, verdict)
 
@@ -436,7 +441,8 @@ def _name(plug: Callable[..., Tensor]) -> Any:
     """Describe a score or threshold for the record."""
     if isinstance(plug, NamedScore):
         return plug.name
+    if isinstance(plug, Evidence):
+        return plug.describe()
     if is_dataclass(plug):
-        told = [part.name for part in fields(plug) if part.repr]
-        return f"{type(plug).__name__}({', '.join(f'{name}={getattr(plug, name)}' for name in told)})"
+        return f"{type(plug).__name__}({', '.join(f'{k}={v}' for k, v in asdict(cast(Any, plug)).items())})"
     return getattr(plug, "__qualname__", type(plug).__qualname__)

@@ -14,7 +14,7 @@ from owttt.source import SourceStats
 
 
 def checked_batch(x: Any, network: FeatureExtractor, source: SourceStats) -> Tensor | Fields:
-    """Return a batch if it is what the source data was like.
+    """Return a batch if it is what the source data was like; names in the source's order, images in bytes as 0 … 1.
 
     Raises:
         ValueError: It has another shape, other fields, values that are not finite, or is on another device.
@@ -30,7 +30,10 @@ def checked_batch(x: Any, network: FeatureExtractor, source: SourceStats) -> Ten
     for name, (shape, dtype) in inputs.items():
         _check_shape(found[name], shape)
         _check_values(found[name], getattr(torch, dtype), weights, network.model)
-    return x
+    if isinstance(x, Fields):
+        return Fields({name: found[name] for name in inputs})
+    bytes_taken = x.dtype == torch.uint8 and getattr(network.model, "takes_bytes", False)
+    return x.to(weights.dtype) / 255 if bytes_taken else x
 
 
 def _check_shape(x: Tensor, shape: tuple[int, ...]) -> None:

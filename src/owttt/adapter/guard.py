@@ -25,6 +25,8 @@ DEVIATIONS: Final = 50.0
 LENGTHS: Final = 10_000.0
 GROWTH: Final = 100.0
 KEPT_EVENTS: Final = 100
+INPUTS: Final = ".queues."
+"""In the names of gathered inputs, which were looked at when they came."""
 
 
 @final
@@ -88,7 +90,7 @@ def implausible_features(features: Tensor, source: SourceStats) -> Tensor:
 
 def implausible_state(tensors: dict[str, Tensor], first: dict[str, Tensor], network: str) -> str:
     """Return the name of a tensor that is not finite, or of the network's and grown beyond reason; "" if none is."""
-    floating = {name: value for name, value in tensors.items() if value.is_floating_point()}
+    floating = {name: value for name, value in tensors.items() if value.is_floating_point() and INPUTS not in name}
     norms = dict(zip(floating, torch._foreach_norm(list(floating.values())), strict=True)) if floating else {}
     for name, norm in norms.items():
         length = float(norm)

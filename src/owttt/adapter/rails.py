@@ -5,9 +5,9 @@ gathering   Batches of fewer than `ENOUGH` samples are answered at once and lear
 pace        The published learning rates are for batches of `FULL`; fewer samples move weights and BatchNorm's
             statistics in proportion less. Statistics of a batch of fewer than `ENOUGH` are mixed with the source's.
 collapse    A network that collapses answers with ever fewer classes. Every `EVERY`th sample is also shown to the model
-            as it came; if the last `COMPARED` answers are of less than `SHARE` as many effective classes, exp(H), as
-            that model's answers to the same samples, everything goes back to how it began. A stream of one class alarms
-            nobody: there, both give few.
+            as it came. Of the last `COMPARED` answers, effective classes beyond the first, exp(H) - 1, are counted; if
+            they are less than `SHARE` of what that model gives on the same samples, everything goes back to how it
+            began. A stream of one class alarms nobody: there, both give few.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ EVERY: Final = 16
 COMPARED: Final = 128
 LEAST_COMPARED: Final = 48
 SHARE: Final = 0.5
+LEAST_CLASSES: Final = 1.5
 
 
 @final
@@ -60,7 +61,8 @@ class Rails(nn.Module):
         if int(self.pairs.count) < LEAST_COMPARED:
             return ""
         now, before = (effective_classes(column.long(), self.num_classes) for column in self.pairs.values.T)
-        return "" if now >= SHARE * before else f"{now:.1f} effective classes, {before:.1f} without adapting"
+        fewer = before >= LEAST_CLASSES and now - 1 < SHARE * (before - 1)
+        return f"{now:.1f} effective classes, {before:.1f} without adapting" if fewer else ""
 
 
 def pace(samples: int) -> float:

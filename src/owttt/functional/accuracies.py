@@ -57,6 +57,6 @@ def expected_calibration_error(confidence: Tensor, correct: Tensor, bins: int = 
 
 def effective_classes(labels: Tensor, num_classes: int) -> float:
     """Return the effective number of classes among labels `(N,)`: exp(H) of their shares, from 1 to K."""
-    counts = torch.bincount(labels, minlength=num_classes).double()
+    counts = torch.bincount(labels.cpu(), minlength=num_classes).double()
     shares = counts / counts.sum().clamp_min(1)
     return float(torch.special.entr(shares).sum().exp())

@@ -20,7 +20,8 @@ no farther than beyond C. How much the source's scores tell depends on how far t
     unexplained  u = mean over p = .5, .6, .7 of 1 - F(Q(p))/p       the share that scores unlike the source
     separation   d = (mean_1 - mean_0) / sqrt((var_0 + var_1)/2)      of the split's two groups
 
-    one mode     u <= .11 + 1.6/sqrt(n)  and  d <= 4.5:   τ = Q(1 - budget) + (median - Q(.5), from 0 to Q(.75) - Q(.5))
+    one mode     u <= .11 + 1.6/sqrt(n)  and  (d <= 4.5 or one group is of less than 8):
+                 τ = Q(1 - budget) + (median - Q(.5), from 0 to Q(.75) - Q(.5))
     else         τ = split + .4·max(0, 1 - m)·(anchor - split),   anchor = Q(.85) + ½·max(0, F⁻¹(.2) - Q(.2))
 """
 
@@ -30,6 +31,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -42,7 +44,10 @@ UNEXPLAINED = (0.11, 1.6)
 """The share that may score unlike the source, and what one over the square root of the number adds to it."""
 SEPARATION = 4.5
 """Two halves of one mode, parted by Otsu, are 2.6 to 3.9 deviations apart."""
+LEAST_GROUP = 8
+"""Scores that a group must have for its variance to tell anything."""
 CUT = 1.5
+FAR = 1e6
 ANCHOR = 0.85
 PULL = 0.4
 """The source's quantile that a split is drawn to, and how much at most."""
@@ -106,7 +111,8 @@ def evidence_threshold(scores: Tensor, quantiles: Tensor, budget: float) -> Tens
     """Return the threshold of scores `(N,)` by evidence, see above.
 
     `quantiles` are the source's scores at equal steps from 0 to 1, increasing; `budget` is the share of such scores
-    that is rejected where nothing speaks for unknown samples.
+    that is rejected where nothing speaks for unknown samples. A score of exactly Q(1 - budget) is kept: where all score
+    alike, nothing is rejected.
     """
     source = quantiles.detach().cpu().double().numpy()
     steps = np.linspace(0, 1, len(source))
@@ -116,23 +122,26 @@ def evidence_threshold(scores: Tensor, quantiles: Tensor, budget: float) -> Tens
 
     values = np.sort(scores.detach().cpu().double().numpy())
     rise = max(0.0, float(np.quantile(values, LOWEST)) - at(LOWEST))
-    moved = rise / max(at(ANCHOR) - at(LOWEST), np.finfo(np.float64).tiny)
+    moved = min(rise / max(at(ANCHOR) - at(LOWEST), np.finfo(np.float64).tiny), FAR) if rise else 0.0
     cut = at(0.5) + CUT * (1 + 2 * moved) * (at(0.99) - at(0.5))
-    split = float(otsu_threshold(scores.detach().double().clamp(max=cut), unit=False))
+    split = float(otsu_threshold(scores.detach().cpu().double().clamp(max=cut), unit=False))
     if math.isfinite(split) and _two_modes(values, split, at):
         anchor = at(ANCHOR) + rise / 2
         return scores.new_tensor(split + PULL * max(0.0, 1 - moved) * (anchor - split))
     shift = min(max(0.0, float(np.median(values)) - at(0.5)), at(0.75) - at(0.5))
-    return scores.new_tensor(at(1 - budget) + shift)
+    limit = scores.new_tensor(at(1 - budget) + shift)
+    return torch.nextafter(limit, limit.new_tensor(math.inf))
 
 
 def _two_modes(ordered: NDArray[np.floating], split: float, at: Callable[[float], float]) -> bool:
     """Whether sorted scores are of more than the source's samples: too many score unlike these, or two groups part."""
     number = len(ordered)
-    below = np.searchsorted(ordered, [at(level) for level in LEVELS]) / number
+    below = np.searchsorted(ordered, [at(level) for level in LEVELS], side="right") / number
     share, error = UNEXPLAINED
     if float(np.mean(1 - below / LEVELS)) > share + error / math.sqrt(number):
         return True
     lower, upper = np.split(ordered, [np.searchsorted(ordered, split)])
+    if min(len(lower), len(upper)) < LEAST_GROUP:
+        return False
     spread = math.sqrt((lower.var() + upper.var()) / 2)
     return float(upper.mean() - lower.mean()) > SEPARATION * spread

@@ -143,14 +143,9 @@ class Method(nn.Module, ABC):
         groups = self.optimizer.param_groups
         if max_norm is not None:
             nn.utils.clip_grad_norm_([p for group in groups for p in group["params"]], max_norm)
-        rates = [group["lr"] for group in groups]
-        try:
-            for group, rate in zip(groups, rates, strict=True):
-                group["lr"] = rate * self.pace
-            self.optimizer.step()
-        finally:
-            for group, rate in zip(groups, rates, strict=True):
-                group["lr"] = rate
+        for group in groups:
+            group["lr"] = self.pace * group.setdefault("full_lr", group["lr"])
+        self.optimizer.step()
         self.optimizer.zero_grad()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:

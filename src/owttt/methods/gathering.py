@@ -24,7 +24,7 @@ class Gathered(nn.Module):
         self.size = size
         self.queues = nn.ModuleDict(
             {
-                f"input{place}": Queue(2 * size, shape, source.mean.new_zeros(0, dtype=getattr(torch, kind)))
+                f"input{place}": Queue(2 * size, shape, source.mean.new_zeros(0, dtype=_kept_as(kind, source)))
                 for place, (shape, kind) in enumerate(source.info.inputs.values())
             }
         )
@@ -63,3 +63,9 @@ def zeros_like_source(source: SourceStats, samples: int = 2) -> Batch:
         for name, (shape, kind) in source.info.inputs.items()
     }
     return Fields(rows) if source.info.fields else rows[""]
+
+
+def _kept_as(kind: str, source: SourceStats) -> torch.dtype:
+    """Return the type that inputs are gathered in: their own, but floats for bytes, which may come as either."""
+    own: torch.dtype = getattr(torch, kind)
+    return source.mean.dtype if own == torch.uint8 else own

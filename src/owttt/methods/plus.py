@@ -202,7 +202,7 @@ class Plus(Method):
         if not len(others):
             return False
         scores = self._tried(others, anchor.statistics).scores
-        return float((scores[:, None] > anchor.scores).double().mean()) >= self.apart
+        return float((scores[:, None] > anchor.scores).to(scores.dtype).mean()) >= self.apart
 
     def _anchor(self, x: Batch, each: Tensor) -> tuple[Tensor, _Candidate]:
         """Return the group that, normalized by itself, is closest to the prototypes, and its own statistics."""

@@ -45,7 +45,7 @@ class ScoreSample:
     def add(self, features: Tensor, logits: Tensor) -> None:
         """Take every so many samples of a batch, fewer and fewer as there are more."""
         first = -self._seen % self._stride
-        self._kept.append((features[first :: self._stride], wide(logits[first :: self._stride])))
+        self._kept.append((features[first :: self._stride].clone(), wide(logits[first :: self._stride]).clone()))
         self._seen += len(features)
         while sum(len(part) for part, _ in self._kept) > 2 * CAPACITY:
             features, logits = (torch.cat(parts) for parts in zip(*self._kept, strict=True))
