@@ -138,6 +138,21 @@ def test_a_stream_of_one_class_is_no_collapse():
     assert not adapter.events
 
 
+@pytest.mark.parametrize("rejected", [1, 4, 5, 8])
+def test_a_few_rejected_samples_are_no_group(rejected):
+    """On rails, less than one in 16 teach nothing; in the paper's form each of them becomes a prototype or a loss."""
+
+    def threshold(scores):
+        return scores[-80:].sort().values[-rejected - 1 :][:2].mean()
+
+    adapter = wrap(WORLD.model, "owttt", source=WORLD.source, threshold=threshold)
+    paper = wrap(WORLD.model, "owttt", source=WORLD.source, threshold=threshold, preset="paper")
+    for one in (adapter, paper):
+        assert int((one(X[:80]).labels < 0).sum()) == rejected
+    assert bool(adapter.method.pool.count) == (rejected >= 5)
+    assert paper.method.pool.count
+
+
 def test_two_classes_can_collapse_too():
     rails = Rails(made("owttt").method)
     rails.num_classes = 2
@@ -194,7 +209,6 @@ def test_the_threshold_of_a_wrapped_model():
     quantiles = WORLD.source.score_quantiles()
     known = wrap(WORLD.model, "test", source=WORLD.source, threshold=Evidence(budget=0.1))
     assert float(known(WORLD.x).threshold) == pytest.approx(float(quantiles.quantile(0.9)), abs=0.01)
-    assert wrap(WORLD.model, "owttt", source=WORLD.source).config["threshold"].startswith("Otsu")
     paper = wrap(WORLD.model, "test", source=WORLD.source, preset="paper")
     own = wrap(WORLD.model, "test", source=WORLD.source, score=lambda out, _: out.features.sum(dim=1))
     assert paper.config["threshold"].startswith("Otsu")

@@ -69,7 +69,8 @@ class Prediction:
         closed: `(B,)` int64, the best known class, also of a rejected sample.
         confidence: `(B,)`, the probability that the model's own head gives to that class.
         outliers: `(B,)` bool, samples that are nothing like the source data: rejected, and never learned from.
-        learned: False if nothing was learned from this batch because the guard took its update back.
+        learned: False if the guard took the update made from this batch back, or began anew; samples of a small batch,
+            which are gathered, count as learned.
         classes: Names of the known classes, if the adapter was given them.
     """
 

@@ -15,6 +15,7 @@ from owttt._utils.suggest import suggest
 from owttt.adapter.adapter import CLASSIFIERS, ORDERS, Adapter, Classifier
 from owttt.detector import (
     DEFAULT_SCORE,
+    DEFAULT_THRESHOLD,
     Evidence,
     Score,
     Threshold,
@@ -61,8 +62,8 @@ def wrap(
         threshold: "evidence" (splits the window where there is evidence of unknown samples, else keeps to a budget of
             rejected known ones; `Evidence(budget=…)` sets it), "adaptive" (the paper's: Otsu, weighted),
             "adaptive-unweighted" (as printed there), "off", a number (fixed), a pair (adaptive, within bounds), or a
-            callable on the window of scores. By default "evidence"; "adaptive" with a `preset`, with "owttt", and
-            with a score of your own, which the statistics do not know.
+            callable on the window of scores. By default "evidence"; "adaptive" with a `preset`, and with a score of
+            your own, which the statistics do not know.
         window: How many recent scores the threshold is computed from, N_m.
         classifier: "prototypes", the nearest class mean (the paper); "head", the model's own logits.
         features: Needed again only if `source` was fitted with a callable.
@@ -115,7 +116,7 @@ def wrap(
     return Adapter(
         unbound.bind(network, source.view().to(home), order),
         score=scoring,
-        threshold=_threshold(threshold, scoring, source, "adaptive" if preset else unbound.usual_threshold),
+        threshold=_threshold(threshold, scoring, source, "adaptive" if preset else DEFAULT_THRESHOLD),
         window=window,
         order=order,
         classifier=classifier,

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from owttt.detector import DEFAULT_THRESHOLD, NamedScore
+from owttt.detector import NamedScore
 from owttt.methods.gathering import ENOUGH
 from owttt.network.features import FeatureExtractor
 from owttt.source import SourceStats
@@ -38,9 +38,6 @@ class Method(nn.Module, ABC):
 
     gathers: ClassVar[bool] = False
     """Whether it gathers small batches by itself until it has enough samples to learn from."""
-
-    usual_threshold: ClassVar[str] = DEFAULT_THRESHOLD
-    """The threshold that it is wrapped with if none is named."""
 
     on_rails: bool = False
     """Whether few samples count for less; the adapter says so."""

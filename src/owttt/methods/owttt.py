@@ -48,6 +48,8 @@ from owttt.types import ADAPT_THEN_PREDICT, Forward, Verdict
 
 Clustering = Literal["off", "source", "extended"]
 CLUSTERINGS: Final = ("off", "source", "extended")
+FEW: Final = 16
+"""On rails, rejected samples that are less than one in so many are no group: they would weigh as much as all others."""
 
 
 @final
@@ -66,7 +68,6 @@ class OWTTT(Method):
     name = "owttt"
     cost = 4.4
     color = "#d6432f"
-    usual_threshold = "adaptive"
 
     def __init__(
         self,
@@ -142,11 +143,12 @@ class OWTTT(Method):
         Clustering is backpropagated before the alignment pass moves the BatchNorm statistics its graph depends on.
         """
         before = self.pool.values.clone()
-        if self.expansion and verdict.unknown.any():
+        few = self.on_rails and int(verdict.unknown.sum()) * FEW < len(x)
+        if self.expansion and verdict.unknown.any() and not few:
             self._expand(out, verdict)
         pool = before if self.delayed else self.pool.values
         self.network.zero_grad()
-        clustered = self._cluster(x, out, verdict, pool)
+        clustered = self._cluster(x, out, verdict, pool[:0] if few else pool)
         aligned = self._align(x[verdict.known])
         if clustered or aligned:
             self.step(self.max_norm)
