@@ -285,8 +285,15 @@ def test_runs_of_no_table_are_shown_by_stream(tmp_path):
     assert [run["row"] for run in group["runs"]] == ["bn", "mine, lr 0.01, threshold [0.1, 0.9]"]
     assert len(set(group["colors"].values())) == 2, "colors are told apart"
     row = re.search(r'<th scope="row">bn</th>(.*?)</tr>', text.split('id="runs-1"')[1], re.S)[1]
-    assert re.findall(r"<span>(.*?)</span>", row) == ["40.0", "60.0", "50.0", "70.0", "25.0", "—", "0.25"]
+    shown = re.findall(r"<span>(.*?)</span>", row)
+    assert shown == ["40.0", "60.0", "50.0", "70.0", "25.0", "—", "0.25", ""], (
+        "what the guard did was not recorded then"
+    )
     assert "/home/me" not in text
+    guarded = fake_run("mine")
+    guarded["curves"]["events"] = [0, 3]
+    row = re.search(r'<th scope="row">mine</th>(.*?)</tr>', render(fill(tmp_path / "more", [guarded]), "t"), re.S)[1]
+    assert re.findall(r"<span>(.*?)</span>", row)[-1] == "3"
 
 
 def test_what_is_usual_is_what_runs_do_by_default():
