@@ -219,3 +219,27 @@ def test_the_threshold_of_a_wrapped_model():
         Evidence(budget=1.0)
     with pytest.raises(ValueError, match="increasing"):
         Evidence(quantiles=(0.1, 0.3, 0.2))
+
+
+def test_bytes_and_floats_are_gathered_alike():
+    from owttt import models
+
+    network = models.load("cifar10-resnet26")
+    pictures = torch.randint(0, 256, (40, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    adapter = wrap(network, source=network.source)
+    adapter(pictures[:20])
+    adapter(pictures[20:].float() / 255)
+    gathered = adapter.method.gathered.so_far(pictures.float())
+    torch.testing.assert_close(gathered, pictures.float() / 255)
+
+
+def test_inputs_gathered_in_half_precision_are_no_reason_to_undo_an_update():
+    from owttt import SourceStats
+
+    half = copy.deepcopy(WORLD.model).half()
+    x = (1500 + WORLD.x).half()
+    source = SourceStats.fit(half, [(x, WORLD.y)], 4, progress=False)
+    adapter = wrap(half, "ttac", source=source)
+    for batch in x[:60].split(10):
+        assert adapter(batch).learned
+    assert not adapter.rails.gathered.so_far(x).norm().isfinite(), "or this shows nothing"
