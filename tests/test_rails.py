@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from owttt import METHODS, Evidence, Method, wrap
+from owttt import METHODS, Evidence, Method, SourceStats, models, wrap
 from owttt._utils import state
 from owttt.adapter.rails import COMPARED, EVERY, FULL, Rails
 from owttt.methods.gathering import ENOUGH
@@ -180,8 +180,6 @@ def test_named_inputs_are_gathered_too(tmp_path):
         def forward(self, pixels, mask):
             return self.inside(pixels) + 0 * mask.sum()
 
-    from owttt import SourceStats
-
     def fields(x):
         return {"pixels": x, "mask": x.new_zeros(len(x), 3)}
 
@@ -222,8 +220,6 @@ def test_the_threshold_of_a_wrapped_model():
 
 
 def test_bytes_and_floats_are_gathered_alike():
-    from owttt import models
-
     network = models.load("cifar10-resnet26")
     pictures = torch.randint(0, 256, (40, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     adapter = wrap(network, source=network.source)
@@ -234,8 +230,6 @@ def test_bytes_and_floats_are_gathered_alike():
 
 
 def test_inputs_gathered_in_half_precision_are_no_reason_to_undo_an_update():
-    from owttt import SourceStats
-
     half = copy.deepcopy(WORLD.model).half()
     x = (1500 + WORLD.x).half()
     source = SourceStats.fit(half, [(x, WORLD.y)], 4, progress=False)

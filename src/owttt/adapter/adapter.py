@@ -321,8 +321,8 @@ class Adapter(nn.Module):
         """Whether answers have lost their classes; everything is as in the beginning then."""
         if self.rails is None:
             return False
-        answers = out.cosines(self.method.source.prototypes).argmax(dim=1)
-        wrong = self.rails.collapsed(batch, answers, self._original_answers)
+        closed = out.cosines(self.method.source.prototypes).argmax(dim=1)
+        wrong = self.rails.collapsed(batch, closed, self._original_answers)
         if wrong:
             self._roll_back(self._initial)
             self._tell("collapsed", f"{wrong}; adaptation began anew")

@@ -55,9 +55,9 @@ class ScoreSample:
     def result(self, class_means: Tensor, mean: Tensor) -> dict[str, Tensor]:
         """Return the quantiles of every named score, by name of the tensor."""
         features, logits = (torch.cat(parts) for parts in zip(*self._kept, strict=True))
-        means, centre = class_means.to(features), mean.to(features)
+        means, middle = class_means.to(features), mean.to(features)
         return {
-            tensor_name(name): quantiles_of(function(features, logits, means, centre))
+            tensor_name(name): quantiles_of(function(features, logits, means, middle))
             for name, function in _SCORES.items()
         }
 
@@ -78,9 +78,9 @@ def drawn_quantiles(score: str, class_means: Tensor, class_covariances: Tensor, 
     means, spreads = class_means.cpu().double(), class_covariances.cpu().double()
     number = max(2, DRAWN // len(means))
     drawn = []
-    for centre, spread in zip(means, spreads, strict=True):
-        noise = torch.randn(number, len(centre), generator=generator, dtype=torch.float64)
-        drawn.append(centre + (noise * spread.clamp_min(0).sqrt() if spread.dim() == 1 else noise @ _root(spread)))
+    for center, spread in zip(means, spreads, strict=True):
+        noise = torch.randn(number, len(center), generator=generator, dtype=torch.float64)
+        drawn.append(center + (noise * spread.clamp_min(0).sqrt() if spread.dim() == 1 else noise @ _root(spread)))
     features = torch.cat(drawn)
     return quantiles_of(_SCORES[score](features, features, means, mean.cpu().double()))
 
