@@ -1,0 +1,185 @@
+"""What a deployment meets: where adapting is worse than not adapting, and what every part of `owttt+` gives.
+
+    python benchmarks/deployment.py [--models cifar10-resnet26,cifar10-vit,…] [--known 512] [--results out/deployment]
+    python benchmarks/deployment.py --ablation
+
+The grid has the five looks and six unknown sets that were kept aside while `owttt+` and the threshold by evidence were
+made (docs/research says what was seen of them all the same), in shares of 0, 5, 20 and 50 %. All rows run as `wrap` does
+by default, but for the last, which is the paper's. The ablation switches off one part of `owttt+` at a time, on looks
+and sets that it was made on. Runs are kept in the results folder: what is there is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from owttt._utils.files import write_json
+from owttt._utils.progress import track
+from owttt.bench.engine import execute
+from owttt.bench.spec import RunSpec, paper_preset
+from owttt.data import StreamSpec
+
+SVHN, TINY = "npz:svhn_test10k.npz", "npz:tinyimagenet_val.npz"
+LOOKS = ("snow", "gaussian_noise", "defocus_blur", "contrast", "jpeg_compression")
+SHARES = {5: 1 / 19, 20: 1 / 4, 50: 1.0}
+"""Percent of unknown samples, and how many that is for each known one."""
+DEVELOPED_ON = (
+    ("fog", "spatter", "speckle_noise"),
+    ("npz:emnist_letters_test.npz", "npz:dtd10_64.npz", "npz:imagenette_val.npz"),
+)
+WORSE_THAN_TEST, WORSE_THAN_BN = 0.5, 1.0
+"""By how many points a cell may be behind."""
+Stream = tuple[str, str, int]
+"""A look, an unknown set, and the percentage of unknown samples."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method as it is run."""
+
+    title: str
+    method: str
+    threshold: str = "evidence"
+    paper: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+ROWS = (
+    Row("test, Otsu", "test", "adaptive"),
+    Row("test", "test"),
+    Row("bn", "bn"),
+    Row("owttt+", "owttt+"),
+    Row("owttt, the paper's", "owttt", "adaptive", paper=True),
+)
+ABLATION = (
+    Row("test", "test"),
+    Row("owttt+", "owttt+"),
+    Row("looks never tell", "owttt+", options={"apart": 1.0}),
+    Row("looks always tell", "owttt+", options={"apart": 0.5}),
+    Row("no pruning", "owttt+", options={"rounds": 0}),
+    Row("no margin for the source", "owttt+", options={"margin": 0.0}),
+    Row("no limit", "owttt+", options={"limit": 1.0}),
+    Row("no memory", "owttt+", options={"momentum": 1.0}),
+    Row("no jumps", "owttt+", options={"jump": 0.99}),
+    Row("no rest", "owttt+", options={"rest": 0}),
+)
+
+
+def held_out(known: str) -> dict[str, tuple[str, ...]]:
+    """Return the unknown sets of the grid, by title."""
+    near = "cifar10" if known == "cifar100" else "cifar100"
+    single = {"noise": "noise", "MNIST": "mnist", "SVHN": SVHN, "Tiny-ImageNet": TINY, near: f"{near}@same"}
+    return {title: (name,) for title, name in single.items()} | {"mixed": ("noise", "mnist", SVHN)}
+
+
+def streams(known: str, number: int, *, ablation: bool) -> Iterator[tuple[Stream, StreamSpec]]:
+    """Yield every stream of the grid, by what it is."""
+    looks = DEVELOPED_ON[0] if ablation else LOOKS
+    sets = {name: (name,) for name in DEVELOPED_ON[1]} if ablation else held_out(known)
+    for look in looks:
+        base = StreamSpec(known=known, corruptions=(look,), num_samples=number, repeat=True)
+        yield (look, "nothing", 0), replace(base, ratio=0.0)
+        for title, names in sets.items():
+            under = tuple(name.replace("@same", f"@{look}") for name in names)
+            for percent, ratio in SHARES.items():
+                yield (look, title, percent), replace(base, unknown=under, ratio=ratio)
+
+
+def run_of(row: Row, model: str, stream: StreamSpec) -> RunSpec:
+    """Return the run of a row on a stream."""
+    preset = paper_preset(model, stream.known) if row.paper else None
+    return RunSpec(model, stream, row.method, preset=preset, threshold=row.threshold, options=row.options)
+
+
+def measured(model: str, rows: Iterable[Row], chosen: argparse.Namespace) -> dict[str, dict[Stream, dict[str, float]]]:
+    """Run all rows on all streams; return the metrics of those that could be run, in percent."""
+    known = "cifar100" if "cifar100" in model else "cifar10"
+    specs = {
+        run_of(row, model, stream).digest: (row.title, what, run_of(row, model, stream))
+        for what, stream in streams(known, chosen.known, ablation=chosen.ablation)
+        for row in rows
+    }
+    found: dict[str, dict[Stream, dict[str, float]]] = defaultdict(dict)
+    runs = execute([spec for *_, spec in specs.values()], chosen.results, jobs=chosen.jobs)
+    for done in track(runs, Path(model).name, total=len(specs)):
+        title, what, _ = specs[done.spec.digest]
+        if done.record is not None:
+            numbers = done.record["metrics"]
+            found[title][what] = {name: 100 * value for name, value in numbers.items() if isinstance(value, float)}
+    return found
+
+
+def points(what: Stream) -> str:
+    """Return the metric a stream is judged by: Acc_H, or Acc_S where nothing is unknown."""
+    return "acc_h" if what[2] else "acc_s"
+
+
+def summary(found: dict[str, dict[Stream, dict[str, float]]]) -> dict[str, dict[str, Any]]:
+    """Return, for every row, means by share, known samples lost to rejection, and the cells that are behind."""
+    told = {}
+    for title, cells in found.items():
+        by_share = {
+            str(percent): statistics.fmean(
+                numbers[points(what)] for what, numbers in cells.items() if what[2] == percent
+            )
+            for percent in sorted({what[2] for what in cells})
+        }
+        told[title] = {
+            "by percent of unknowns": by_share,
+            "accuracy ignoring rejection": statistics.fmean(numbers["acc_closed"] for numbers in cells.values()),
+            "cells": len(cells),
+            "behind test": behind(cells, found.get("test", {}), WORSE_THAN_TEST),
+            "behind bn": behind(cells, found.get("bn", {}), WORSE_THAN_BN),
+        }
+    return told
+
+
+def behind(
+    cells: dict[Stream, dict[str, float]], others: dict[Stream, dict[str, float]], by: float
+) -> dict[str, float]:
+    """Return the streams in which a row is worse than another by more than so many points, and by how many."""
+    gaps = {
+        what: numbers[points(what)] - others[what][points(what)] for what, numbers in cells.items() if what in others
+    }
+    return {f"{look} × {title}, {percent} %": gap for (look, title, percent), gap in sorted(gaps.items()) if gap < -by}
+
+
+def table(model: str, told: dict[str, dict[str, Any]]) -> Table:
+    """Return a summary as a table."""
+    shares = list(next(iter(told.values()))["by percent of unknowns"])
+    headings = ["Acc_S, none unknown" if share == "0" else f"Acc_H, {share} %" for share in shares]
+    shown = Table("", *headings, "ignoring rejection", "behind test", "behind bn", title=Path(model).name)
+    for title, numbers in told.items():
+        means = [f"{numbers['by percent of unknowns'][share]:.1f}" for share in shares]
+        counts = [f"{len(numbers[other])} of {numbers['cells']}" for other in ("behind test", "behind bn")]
+        shown.add_row(title, *means, f"{numbers['accuracy ignoring rejection']:.1f}", *counts)
+    return shown
+
+
+def main() -> None:
+    """Run, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", default="cifar10-resnet26,cifar10-vit,cifar10-resnet11,cifar100-resnet11")
+    parser.add_argument("--known", type=int, default=512, help="known samples per stream")
+    parser.add_argument("--ablation", action="store_true", help="one part of owttt+ less at a time")
+    parser.add_argument("--results", type=Path, default=Path("out/deployment"))
+    parser.add_argument("--jobs", type=int, default=1)
+    chosen = parser.parse_args()
+    for model in chosen.models.split(","):
+        told = summary(measured(model, ABLATION if chosen.ablation else ROWS, chosen))
+        Console().print(table(model, told))
+        kind = "ablation" if chosen.ablation else "grid"
+        write_json(chosen.results / f"{kind}-{Path(model).name}.summary", {"model": model, "rows": told})
+
+
+if __name__ == "__main__":
+    main()
