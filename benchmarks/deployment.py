@@ -4,7 +4,7 @@
     python benchmarks/deployment.py --ablation
 
 The grid has the five looks and six unknown sets that were kept aside while `owttt+` and the threshold by evidence were
-made (docs/research says what was seen of them all the same), in shares of 0, 5, 20 and 50 %. All rows run as `wrap` does
+made (docs/research says what was seen of them all the same), in shares of 0, 5, 20 and 50 %. Rows run as `wrap` does
 by default, but for the last, which is the paper's. The ablation switches off one part of `owttt+` at a time, on looks
 and sets that it was made on. Runs are kept in the results folder: what is there is not run again.
 """

@@ -20,14 +20,14 @@ from owttt._utils.allocator import give_back_freed_memory
 from owttt._utils.background import Background
 from owttt._utils.locks import Lock
 from owttt._utils.queue import Queue
-from owttt.adapter.answers import answers, rejections, with_rejected
-from owttt.adapter.batches import checked_batch
+from owttt.adapter.answers import answers, part_of, rejections, with_rejected
+from owttt.adapter.batches import taken
 from owttt.adapter.guard import Event, Log, implausible_features, implausible_inputs, implausible_state
 from owttt.adapter.rails import Rails, pace
 from owttt.detector import Detector, Evidence, NamedScore, Score, Threshold
 from owttt.functional import effective_classes
 from owttt.methods.base import Method
-from owttt.network.inputs import own, tensors_of
+from owttt.network.inputs import tensors_of
 from owttt.types import ADAPT_THEN_PREDICT, PREDICT_THEN_ADAPT, Forward, Order, Prediction, Verdict
 
 KIND: Final = "adapter state"
@@ -101,14 +101,14 @@ class Adapter(nn.Module):
             TypeError: Likewise, of another type.
         """
         with self._turn(), torch.inference_mode(False), torch.enable_grad():
-            batch = own(checked_batch(x, self.method.network, self.method.source))
+            batch, mine = taken(x, self.method.network, self.method.source)
             if self.order == PREDICT_THEN_ADAPT:
                 with self._undone_on_error() as before:
                     answer, learn = self._begun(batch, before)
-                    return replace(answer, learned=learn())
+                    return replace(part_of(answer, mine), learned=learn())
             answer = self._without_outliers(batch, self._adapted_then_predicted)
             self._count(len(answer.labels))
-            return answer
+            return part_of(answer, mine)
 
     def predict_then_learn(self, x: Tensor | Mapping[str, Tensor]) -> Prediction:
         """Do what a call does, and return as soon as the batch is answered; it is learned from on another thread.
@@ -126,12 +126,12 @@ class Adapter(nn.Module):
         if self.order != PREDICT_THEN_ADAPT:
             raise ValueError(f"An answer that comes before learning needs the order {PREDICT_THEN_ADAPT!r}.")
         with self._turn(), torch.inference_mode(False), torch.enable_grad():
-            batch = own(checked_batch(x, self.method.network, self.method.source))
+            batch, mine = taken(x, self.method.network, self.method.source)
             with self._undone_on_error() as before:
                 answer, learn = self._begun(batch, before)
                 try:
                     self._background.run(partial(_learning, learn))
-                    return answer
+                    return part_of(answer, mine)
                 except BaseException:
                     with suppress(Exception):
                         self._background.wait()
@@ -153,7 +153,8 @@ class Adapter(nn.Module):
     def predict(self, x: Tensor | Mapping[str, Tensor]) -> Prediction:
         """Predict a batch with the model as it is now; nothing is learned or remembered."""
         with self._turn():
-            return self._without_outliers(checked_batch(x, self.method.network, self.method.source), self._answer)
+            batch, mine = taken(x, self.method.network, self.method.source)
+            return part_of(self._without_outliers(batch, self._answer), mine)
 
     @torch.inference_mode(False)
     def reset(self) -> None:
@@ -180,6 +181,8 @@ class Adapter(nn.Module):
     def save(self, path: str | Path) -> None:
         """Write the complete state (weights, optimizer, windows, pool, Gaussians) to a safetensors file, atomically.
 
+        Of several processes that share a stream the first one writes; any number of them may restore it.
+
         Raises:
             FloatingPointError: A tensor of the state is not finite; nothing is written.
         """
@@ -188,7 +191,7 @@ class Adapter(nn.Module):
             broken = state.not_finite(tensors)
             if broken:
                 raise FloatingPointError(f"This state is not worth keeping: {broken[:5]} are not finite. Call reset().")
-            tensor_files.write(path, tensors, {"kind": KIND, **self.config})
+            self._once(partial(tensor_files.write, path, tensors, {"kind": KIND, **self.config}))
 
     @torch.inference_mode(False)
     def restore(self, path: str | Path) -> Self:
@@ -231,6 +234,19 @@ class Adapter(nn.Module):
         """Stay in evaluation mode: the method decides when a layer uses batch statistics."""
         del mode
         return super().train(False)
+
+    def _once(self, write: Callable[[], object]) -> None:
+        """Do something in one of the processes that share the stream; if it fails there, all raise."""
+        ranks, wrong = self.method.network.ranks, None
+        if ranks is None:
+            write()
+            return
+        try:
+            if ranks.rank == 0:
+                write()
+        except OSError as error:
+            wrong = error
+        ranks.agree(None, wrong)
 
     def _count(self, samples: int) -> None:
         """Count a batch; now and then give back what the allocator holds of those before."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -69,3 +69,19 @@ def with_rejected(answer: Prediction | None, odd: Tensor, nothing: Prediction) -
         confidence=merged(answer.confidence, nothing.confidence),
         outliers=odd,
     )
+
+
+def part_of(answer: Prediction, rows: slice) -> Prediction:
+    """Return the answers for some of the samples."""
+    if rows == slice(None):
+        return answer
+    names = (
+        "labels",
+        "scores",
+        "logits",
+        "closed",
+        "confidence",
+        *(("outliers",) if answer.outliers is not None else ()),
+    )
+    some: dict[str, Any] = {name: getattr(answer, name)[rows] for name in names}
+    return replace(answer, **some)

@@ -9,11 +9,32 @@ import torch
 from torch import Tensor, nn
 
 from owttt.network.features import FeatureExtractor
-from owttt.network.inputs import Fields, as_batch, tensors_of
+from owttt.network.inputs import Batch, Fields, as_batch, own, tensors_of
 from owttt.source import SourceStats
 
 
-def checked_batch(x: Any, network: FeatureExtractor, source: SourceStats) -> Tensor | Fields:
+def taken(x: Any, network: FeatureExtractor, source: SourceStats) -> tuple[Batch, slice]:
+    """Return a batch that was checked and cut off from the caller, and which of its rows are the caller's.
+
+    Where several processes share a stream, the batch is that of all of them, one's rows after the other's; a process
+    may have none. If one refuses its part, all raise.
+    """
+    ranks = network.ranks
+    if ranks is None:
+        return own(checked_batch(x, network, source)), slice(None)
+    part, wrong = None, None
+    try:
+        part = own(checked_batch(x, network, source, least=0))
+    except (TypeError, ValueError) as error:
+        wrong = error
+    sizes = ranks.agree(0 if part is None else len(part), wrong)
+    if part is None or not sum(sizes):
+        raise ValueError("Expected at least one sample on one of the ranks, got empty batches on all of them.")
+    start = sum(sizes[: ranks.rank])
+    return ranks.joined(part, sizes), slice(start, start + sizes[ranks.rank])
+
+
+def checked_batch(x: Any, network: FeatureExtractor, source: SourceStats, least: int = 1) -> Batch:
     """Return a batch if it is what the source data was like; names in the source's order, images in bytes as 0 … 1.
 
     Raises:
@@ -28,7 +49,7 @@ def checked_batch(x: Any, network: FeatureExtractor, source: SourceStats) -> Ten
         raise ValueError(f"Expected {_told(inputs)}, as the source data had, got {_told(found)}.")
     weights = next(network.parameters(), source.prototypes)
     for name, (shape, dtype) in inputs.items():
-        _check_shape(found[name], shape)
+        _check_shape(found[name], shape, least)
         _check_values(found[name], getattr(torch, dtype), weights, network.model)
     if isinstance(x, Fields):
         return Fields({name: found[name] for name in inputs})
@@ -36,13 +57,13 @@ def checked_batch(x: Any, network: FeatureExtractor, source: SourceStats) -> Ten
     return x.to(weights.dtype) / 255 if bytes_taken else x
 
 
-def _check_shape(x: Tensor, shape: tuple[int, ...]) -> None:
+def _check_shape(x: Tensor, shape: tuple[int, ...], least: int) -> None:
     expected = ", ".join(map(str, shape))
     if x.layout != torch.strided:
         raise TypeError(f"Expected a dense batch, got one in {x.layout}; convert it with x.to_dense().")
     if x.dim() != len(shape) + 1 or tuple(x.shape[1:]) != tuple(shape):
         raise ValueError(f"Expected a batch of shape (B, {expected}), as the source data had, got {tuple(x.shape)}.")
-    if len(x) == 0:
+    if len(x) < least:
         raise ValueError(f"Expected at least one sample, got an empty batch of shape {tuple(x.shape)}.")
 
 

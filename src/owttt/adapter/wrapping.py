@@ -6,7 +6,7 @@ import copy
 import inspect
 from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -28,8 +28,12 @@ from owttt.methods import DEFAULT_METHOD, find_method
 from owttt.methods.base import Method
 from owttt.methods.presets import preset_options
 from owttt.network.features import FeatureFunction, same_features, uncompiled
+from owttt.network.ranks import Ranks
 from owttt.source import SourceStats, fingerprint
 from owttt.types import PREDICT_THEN_ADAPT, Order
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 
 @torch.inference_mode(False)
@@ -47,6 +51,7 @@ def wrap(
     preset: str | None = None,
     classes: Sequence[str] | None = None,
     guard: bool = True,
+    distributed: bool | ProcessGroup = False,
     **options: Any,
 ) -> Adapter:
     """Wrap a classifier so that calling it predicts, rejects and adapts. The model itself is copied, never touched.
@@ -74,6 +79,9 @@ def wrap(
             beyond reason taken back (see `owttt.adapter.guard`); without a `preset` also whether small batches are
             learned from together and in smaller steps, and a collapse ends in a new beginning (see
             `owttt.adapter.rails`).
+        distributed: Whether all processes of torch.distributed (or of a group) share one stream: each calls its adapter
+            with its part of a batch and gets the answers for it; passes are shared out, and all that is learned is the
+            same on every rank (see `owttt.network.ranks`). They must wrap the same model in the same way.
         **options: Of the method.
 
     Returns:
@@ -112,8 +120,10 @@ def wrap(
     unbound = make_method(method, preset, options)
     scoring = _score(unbound, score)
     network = same_features(copy.deepcopy(model), source.feature_point, source.info.head, features)
+    if distributed is not False:
+        network.ranks = Ranks(None if distributed is True else distributed)
     home = next((parameter.device for parameter in model.parameters()), source.mean.device)
-    return Adapter(
+    adapter = Adapter(
         unbound.bind(network, source.view().to(home), order),
         score=scoring,
         threshold=_threshold(threshold, scoring, source, "adaptive" if preset else DEFAULT_THRESHOLD),
@@ -124,6 +134,21 @@ def wrap(
         guard=guard,
         rails=guard and preset is None,
     )
+    if network.ranks is not None:
+        _check_alike(adapter, network.ranks)
+    return adapter
+
+
+def _check_alike(adapter: Adapter, ranks: Ranks) -> None:
+    """Raise on all ranks if one of them has wrapped another model, or this one differently."""
+    mine = {**adapter.config, "model": adapter.method.source.info.model}
+    for rank, theirs in enumerate(ranks.agree(mine)):
+        different = sorted(name for name in mine if mine[name] != theirs.get(name))
+        if different:
+            pairs = "; ".join(f"{name}: there {theirs.get(name)!r}, here {mine[name]!r}" for name in different)
+            raise ValueError(
+                f"Rank {rank} wraps differently than rank {ranks.rank}, and cannot share its stream. {pairs}."
+            )
 
 
 def _threshold(

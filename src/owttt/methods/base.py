@@ -134,12 +134,15 @@ class Method(nn.Module, ABC):
     def step(self, max_norm: float | None = None) -> None:
         """Take one step with the gradients gathered so far, as long as `pace` lets it be, and forget them.
 
-        They are cut to a length of `max_norm` if given.
+        Those of other processes that share the stream are added. They are cut to a length of `max_norm` if given.
         """
         assert self.optimizer is not None
         groups = self.optimizer.param_groups
+        parameters = [parameter for group in groups for parameter in group["params"]]
+        if self.network.ranks is not None:
+            self.network.ranks.add_up([parameter.grad for parameter in parameters if parameter.grad is not None])
         if max_norm is not None:
-            nn.utils.clip_grad_norm_([p for group in groups for p in group["params"]], max_norm)
+            nn.utils.clip_grad_norm_(parameters, max_norm)
         for group in groups:
             group["lr"] = self.pace * group.setdefault("full_lr", group["lr"])
         self.optimizer.step()

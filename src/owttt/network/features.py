@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from owttt.functional import fresh_autocast
 from owttt.network.inputs import Batch, call, tensors_of
+from owttt.network.ranks import Ranks
 from owttt.types import Forward
 
 FeatureFunction = Callable[[nn.Module, Any], Tensor | tuple[Tensor, Tensor]]
@@ -59,9 +60,15 @@ class FeatureExtractor(nn.Module):
         self.point = point
         self.function = function
         self.head = head
+        self.ranks: Ranks | None = None
+        """The processes that passes are shared with."""
 
     def forward(self, x: Batch) -> Forward:
         """Run the classifier once on `x` and return features and logits."""
+        return self.alone(x) if self.ranks is None else self.ranks.shared(self.alone, x)
+
+    def alone(self, x: Batch) -> Forward:
+        """Run the classifier on all of `x` in this process."""
         with fresh_autocast(next(iter(tensors_of(x).values())).device):
             return self._watched(x) if self.function is None else self._call(self.function, x)
 

@@ -2,7 +2,8 @@
 
 Both contexts work on any subclass of torch's BatchNorm, leave everything else in evaluation mode (no dropout, so
 adaptation is deterministic) and fall back to the running statistics in a layer that sees one value a channel, whose
-variance would be zero.
+variance would be zero. Where passes are shared with other processes (`network.ranks`), a batch's statistics are those
+of all parts: a layer is then given what is normalized already, and a mean of 0 and a variance of 1 to normalize with.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
+
+from owttt.functional import wide
+from owttt.network.ranks import Ranks
 
 _NORMALIZATIONS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
@@ -41,12 +45,20 @@ def moving_statistics(network: nn.Module, pace: float = 1.0) -> Iterator[None]:
     They move by `pace` times the layer's momentum.
     """
 
-    def before(layer: nn.Module, args: tuple[Any, ...]) -> None:
-        layer.training = values_per_channel(args[0]) > 1
+    def before(layer: nn.Module, args: tuple[Any, ...]) -> tuple[Tensor] | None:
+        ranks = _sharing(network)
+        if ranks is None or not isinstance(layer, _BatchNorm):
+            layer.training = values_per_channel(args[0]) > 1
+            return None
+        mean, variance, number = ranks.moments(args[0])
+        if number < 2:
+            return None
+        _move(layer, mean.detach(), variance.detach() * number / (number - 1))
+        return _normalized(layer, args[0], mean, variance)
 
     layers = batch_norms(network)
     momenta = [layer.momentum for layer in layers]
-    with _hooked(layers, before):
+    with own_statistics(layers) as put_back, _hooked(layers, before, put_back):
         try:
             for layer in layers:
                 layer.momentum = None if layer.momentum is None else pace * layer.momentum
@@ -59,25 +71,73 @@ def moving_statistics(network: nn.Module, pace: float = 1.0) -> Iterator[None]:
 @contextmanager
 def batch_statistics(network: nn.Module, share: float = 1.0) -> Iterator[None]:
     """Normalize with `(1 - share)·source + share·batch` statistics; the running ones stay as they are."""
+
+    def before(layer: nn.Module, args: tuple[Any, ...]) -> tuple[Tensor] | None:
+        x, ranks = args[0], _sharing(network)
+        if not isinstance(layer, _BatchNorm) or (ranks is None and values_per_channel(x) < 2):
+            return None
+        if share < 1:
+            layer.running_mean, layer.running_var = _mixed(network, layer, x, share)
+        elif ranks is None:
+            layer.running_mean, layer.running_var = None, None
+        else:
+            mean, variance, number = ranks.moments(x)
+            return _normalized(layer, x, mean, variance) if number > 1 else None
+        return None
+
     layers = batch_norms(network)
-    source = {layer: (layer.running_mean, layer.running_var) for layer in layers}
+    with own_statistics(layers) as put_back, _hooked(layers, before, put_back):
+        yield
 
-    def before(layer: nn.Module, args: tuple[Any, ...]) -> None:
-        x = args[0]
-        if not isinstance(layer, _BatchNorm) or values_per_channel(x) < 2:
-            return
-        layer.running_mean, layer.running_var = (None, None) if share == 1 else _mixed(layer, x, share)
 
-    def after(layer: nn.Module, *_: object) -> None:
+@contextmanager
+def own_statistics(layers: list[_BatchNorm]) -> Iterator[Callable[..., None]]:
+    """Give a function that puts a layer's own statistics back in place; at the end this is done for all."""
+    own = {layer: (layer.running_mean, layer.running_var) for layer in layers}
+
+    def put_back(layer: nn.Module, *_: object) -> None:
         if isinstance(layer, _BatchNorm):
-            layer.running_mean, layer.running_var = source[layer]
+            layer.running_mean, layer.running_var = own[layer]
 
-    with _hooked(layers, before, after):
-        try:
-            yield
-        finally:
-            for layer in layers:
-                after(layer)
+    try:
+        yield put_back
+    finally:
+        for layer in layers:
+            put_back(layer)
+
+
+def _sharing(network: nn.Module) -> Ranks | None:
+    """Return the processes of which each has its own rows of the pass that is under way, if there are others."""
+    ranks: Ranks | None = getattr(network, "ranks", None)
+    return ranks if ranks is not None and ranks.rows is not None else None
+
+
+def batch_moments(network: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and variance of every channel that a layer is given, over all processes that share the pass."""
+    ranks = _sharing(network)
+    if ranks is not None:
+        return ranks.moments(x)[:2]
+    variance, mean = torch.var_mean(wide(x).transpose(0, 1).flatten(1), dim=1, correction=0)
+    return mean, variance
+
+
+def _normalized(layer: _BatchNorm, x: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor]:
+    """Return what a layer is given, normalized already, and let it normalize with a mean of 0 and a variance of 1."""
+    shape = (1, -1, *(1 for _ in x.shape[2:]))
+    assert layer.running_mean is not None
+    layer.running_mean = torch.zeros_like(layer.running_mean)
+    layer.running_var = torch.full_like(layer.running_mean, 1 - layer.eps)
+    return (((x - mean.view(shape)) * (variance + layer.eps).rsqrt().view(shape)).to(x.dtype),)
+
+
+def _move(layer: _BatchNorm, mean: Tensor, variance: Tensor) -> None:
+    """Move a layer's running statistics as torch does in train mode."""
+    assert layer.num_batches_tracked is not None
+    layer.num_batches_tracked += 1
+    by = 1 / float(layer.num_batches_tracked) if layer.momentum is None else layer.momentum
+    for running, now in ((layer.running_mean, mean), (layer.running_var, variance)):
+        assert running is not None
+        running.lerp_(now.to(running.dtype), by)
 
 
 def values_per_channel(x: Tensor) -> int:
@@ -85,18 +145,17 @@ def values_per_channel(x: Tensor) -> int:
     return x.numel() // x.shape[1]
 
 
-def _mixed(layer: _BatchNorm, x: Tensor, share: float) -> tuple[Tensor, Tensor]:
+def _mixed(network: nn.Module, layer: _BatchNorm, x: Tensor, share: float) -> tuple[Tensor, Tensor]:
     if layer.running_mean is None or layer.running_var is None:
         raise RuntimeError(f"{layer} has no running statistics to mix with.")
-    channels = x.detach().transpose(0, 1).flatten(1).to(layer.running_mean.dtype)
-    variance, mean = torch.var_mean(channels, dim=1, correction=0)
+    mean, variance = (part.to(layer.running_mean.dtype) for part in batch_moments(network, x.detach()))
     return torch.lerp(layer.running_mean, mean, share), torch.lerp(layer.running_var, variance, share)
 
 
 @contextmanager
 def _hooked(
     layers: list[_BatchNorm],
-    before: Callable[[nn.Module, tuple[Any, ...]], None],
+    before: Callable[[nn.Module, tuple[Any, ...]], tuple[Tensor] | None],
     after: Callable[..., None] | None = None,
 ) -> Iterator[None]:
     handles = [layer.register_forward_pre_hook(before) for layer in layers]

@@ -8,8 +8,6 @@ are one tensor `(2, C)`, means and variances, so that a method can mix and keep 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, final
 
 import torch
@@ -19,7 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from owttt.functional import wide
 from owttt.network.features import FeatureExtractor
 from owttt.network.inputs import Batch, tensors_of
-from owttt.network.norm import batch_norms, normalizations, values_per_channel
+from owttt.network.norm import batch_moments, batch_norms, normalizations, own_statistics, values_per_channel
 from owttt.types import Forward
 
 if TYPE_CHECKING:
@@ -72,7 +70,7 @@ class LayerStatistics(Normalization):
 
     def run(self, x: Batch, statistics: Tensor) -> Forward:
         """Run the network with these in the place of its running statistics."""
-        with self._kept():
+        with own_statistics(self.layers):
             for layer, part in zip(self.layers, torch.split(statistics, self.sizes, dim=1), strict=True):
                 layer.running_mean, layer.running_var = part.to(layer.running_mean)
             out: Forward = self.network(x)
@@ -83,11 +81,10 @@ class LayerStatistics(Normalization):
 
         def before(layer: nn.Module, args: tuple[Any, ...]) -> None:
             if isinstance(layer, _BatchNorm) and values_per_channel(args[0]) > 1:
-                channels = wide(args[0]).transpose(0, 1).flatten(1)
-                variance, mean = torch.var_mean(channels, dim=1, correction=0)
-                layer.running_mean, layer.running_var = torch.stack((mean, variance)).to(layer.running_mean)
+                moments = batch_moments(self.network, args[0])
+                layer.running_mean, layer.running_var = torch.stack(moments).to(layer.running_mean)
 
-        with self._kept():
+        with own_statistics(self.layers):
             handles = [layer.register_forward_pre_hook(before) for layer in self.layers]
             try:
                 out: Forward = self.network(x)
@@ -95,16 +92,6 @@ class LayerStatistics(Normalization):
             finally:
                 for handle in handles:
                     handle.remove()
-
-    @contextmanager
-    def _kept(self) -> Iterator[None]:
-        """Put the layers' own statistics back at the end."""
-        own = [(layer.running_mean, layer.running_var) for layer in self.layers]
-        try:
-            yield
-        finally:
-            for layer, (mean, variance) in zip(self.layers, own, strict=True):
-                layer.running_mean, layer.running_var = mean, variance
 
 
 @final
@@ -158,7 +145,7 @@ def looks(network: FeatureExtractor, x: Batch) -> Tensor:
     handles = [layer.register_forward_pre_hook(before) for layer in normalizations(network)]
     try:
         if handles:
-            network(x)
+            network.alone(x)
     except _Enough:
         pass
     finally:
