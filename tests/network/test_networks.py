@@ -26,6 +26,12 @@ def test_neighbors_are_the_nearest():
     assert neighbors(x, 50).shape == (2, 12, 12), "never more than there are"
 
 
+def test_neighbors_among_many_are_found_in_groups():
+    x = clouds(3, 64)
+    distances = torch.cdist(x, x)
+    assert torch.equal(neighbors(x, 7).sort(dim=2).values, distances.topk(7, largest=False).indices.sort(dim=2).values)
+
+
 def test_an_edge_convolution_is_what_the_paper_writes():
     """max_j LeakyReLU(BN(W·[x_j − x_i, x_i])), with A = W_1 and B = W_2 − W_1."""
     torch.manual_seed(0)

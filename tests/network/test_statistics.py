@@ -115,3 +115,21 @@ def test_looks_of_tokens_and_of_networks_without_normalization():
     plain = nn.Sequential(nn.Flatten(), nn.Linear(75, 2))
     assert looks(FeatureExtractor(plain, FeaturePoint("input", "1")), torch.rand(4, 3, 5, 5)).shape == (4, 6)
     assert looks(FeatureExtractor(plain, FeaturePoint("input", "1")), torch.rand(4, 75)).shape == (4, 75)
+
+
+def test_looks_of_layers_that_see_several_rows_per_sample():
+    class Points(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.BatchNorm1d(3)
+            self.fc = nn.Linear(3, 2)
+
+        def forward(self, x):
+            return self.fc(self.norm(x.flatten(0, 1)).view_as(x).mean(dim=1))
+
+    network = FeatureExtractor(Points().eval(), FeaturePoint("input", "fc"))
+    x = torch.randn(4, 9, 3, generator=torch.Generator().manual_seed(0))
+    seen = looks(network, x)
+    assert seen.shape == (4, 6)
+    deviation, mean = torch.std_mean(x, dim=1, correction=0)
+    torch.testing.assert_close(seen[:, :3], mean / deviation.mean(dim=0))

@@ -15,14 +15,29 @@ from torch import Tensor, nn
 
 SLOPE: Final = 0.2
 """Of the LeakyReLU."""
+GROUP: Final = 4
+"""Points that are compared together in the search for neighbors."""
 
 
 def neighbors(x: Tensor, number: int) -> Tensor:
     """Return the nearest points of every point of clouds `(B, P, C)`, itself among them: `(B, P, number)`."""
     with torch.no_grad():
-        product = torch.bmm(x, x.transpose(1, 2))
         squared = x.square().sum(dim=2)
-        return (2 * product - squared[:, None, :]).topk(min(number, x.shape[1]), dim=2, sorted=False).indices
+        return _largest(torch.baddbmm(-squared[:, None, :], x, x.transpose(1, 2), alpha=2), min(number, x.shape[1]))
+
+
+def _largest(values: Tensor, number: int) -> Tensor:
+    """Return where the largest `(B, P, number)` of each row of values `(B, P, Q)` are.
+
+    A row is cut into groups of `GROUP`. The `number` groups with the largest heads hold all of them: a value in another
+    group has the heads of all these before it. Most of a row is compared only once then.
+    """
+    groups, rest = divmod(values.shape[2], GROUP)
+    if rest or groups <= number:
+        return values.topk(number, dim=2, sorted=False).indices
+    first = values.view(*values.shape[:2], GROUP, groups).amax(dim=2).topk(number, dim=2, sorted=False).indices
+    places = (first[..., None] + groups * torch.arange(GROUP, device=values.device)).flatten(2)
+    return places.gather(2, values.gather(2, places).topk(number, dim=2, sorted=False).indices)
 
 
 @final

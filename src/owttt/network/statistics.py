@@ -133,13 +133,17 @@ def looks(network: FeatureExtractor, x: Batch) -> Tensor:
     """Return how each sample looks, `(B, d)`: mean and log-deviation of what its first normalization layer is given.
 
     Early channels tell light, contrast, texture and noise rather than what is shown. The network is run up to there
-    only; without any such layer the channels of the input itself are taken.
+    only; without any such layer the channels of the input itself are taken. A layer that is given several rows per
+    sample (points, edges) is understood.
     """
     seen: list[Tensor] = []
 
     def before(layer: nn.Module, args: tuple[Any, ...]) -> None:
         tokens = isinstance(layer, nn.LayerNorm | nn.RMSNorm)
-        seen.append(args[0].movedim(-1, 1) if tokens else args[0])
+        values = args[0].movedim(-1, 1) if tokens else args[0]
+        rows, rest = divmod(len(values), len(x))
+        if not rest:
+            seen.append(values if rows == 1 else values.view(len(x), rows, *values.shape[1:]).transpose(1, 2))
         raise _Enough
 
     handles = [layer.register_forward_pre_hook(before) for layer in normalizations(network)]
