@@ -40,7 +40,13 @@ from owttt.bench.figures.canvas import canvas
 from owttt.functional import otsu_threshold
 from owttt.models.networks import build
 from owttt.network.features import FeatureExtractor
-from owttt.network.norm import affine_parameters, batch_norms, batch_statistics, moving_statistics
+from owttt.network.norm import (
+    affine_parameters,
+    batch_norms,
+    batch_statistics,
+    keep_group_norm_alive,
+    moving_statistics,
+)
 from owttt.types import ADAPT_THEN_PREDICT
 
 LONG = 200_000
@@ -92,6 +98,7 @@ def half(scores: Tensor) -> Tensor:
 def bare(network: FeatureExtractor, x: Tensor) -> dict[str, Work]:
     """Return the passes that methods cannot do without, by name; those named after a method are just what it needs."""
     network.requires_grad_(True)
+    keep_group_norm_alive(network)
     affine = affine_parameters(network)
     middle = max(1, len(x) // 2)
 

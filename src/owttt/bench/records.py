@@ -87,6 +87,8 @@ class RunRecord(TypedDict):
     examples: dict[str, list[ExampleRecord]]
     seconds: list[float]
     """Time the adapter took, per batch."""
+    waiting: NotRequired[float]
+    """Share of the time that the adapter stood still because data was not there."""
     spec: dict[str, Any]
     """What `RunSpec.parse` takes."""
     adapter: dict[str, Any]

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from owttt._utils.ahead import ahead
 from owttt.adapter import Adapter
 from owttt.bench.records import ExampleRecord, ScoresRecord
 from owttt.metrics import OpenWorldMetrics
@@ -39,6 +40,8 @@ class Step:
     """What the adapter lets watch: the effective number of classes among its last answers, the size of a pool, …"""
     seconds: float
     """Time the adapter took for this batch."""
+    waited: float = 0.0
+    """Time that passed before its data was there."""
 
     @property
     def unknown(self) -> NDArray[np.bool_]:
@@ -49,28 +52,30 @@ class Step:
 def steps(adapter: Adapter, stream: Iterable[tuple[Tensor, Tensor]], num_classes: int) -> Iterator[Step]:
     """Show an adapter the stream once, and yield after every batch.
 
-    Accuracies are counted as the batches come; what needs all scores is computed once, for the last step.
+    Accuracies are counted as the batches come; what needs all scores is computed once, for the last step. The next
+    batch is read and corrupted while the adapter is at work.
     """
     metrics = OpenWorldMetrics(num_classes)
     device = device_of(adapter)
-    batches = iter(stream)
-    batch = next(batches, None)
-    while batch is not None:
-        x, y = batch
+    batches = ahead(stream)
+    coming = next(batches, None)
+    while coming is not None:
+        (x, y), waited = coming
         start = time.perf_counter()
         prediction = adapter(x.to(device))
         threshold = float(prediction.threshold)
         seconds = time.perf_counter() - start
         metrics.update(prediction, y.to(device))
-        batch = next(batches, None)
+        coming = next(batches, None)
         yield Step(
-            metrics=metrics.compute() if batch is None else metrics.accuracies(),
+            metrics=metrics.compute() if coming is None else metrics.accuracies(),
             threshold=threshold,
             scores=prediction.scores.double().cpu().numpy(),
             predicted=prediction.labels.cpu().numpy(),
             labels=y.cpu().numpy(),
             watch=adapter.watch(),
             seconds=seconds,
+            waited=waited,
         )
 
 
@@ -88,7 +93,14 @@ def outcome(done: Sequence[Step]) -> dict[str, Any]:
         "scores": _histograms(done),
         "examples": examples(done),
         "seconds": [round(step.seconds, 4) for step in done],
+        "waiting": round(waiting(done), 4),
     }
+
+
+def waiting(done: Sequence[Step]) -> float:
+    """Return the share of the time that the adapter stood still because data was not there."""
+    waited, worked = sum(step.waited for step in done), sum(step.seconds for step in done)
+    return waited / (waited + worked) if waited else 0.0
 
 
 def _watched(done: Sequence[Step]) -> list[str]:
