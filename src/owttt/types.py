@@ -62,16 +62,18 @@ class Prediction:
     """The answer for a batch of B samples.
 
     Attributes:
-        labels: `(B,)` int64, a class or `UNKNOWN` (-1).
+        labels: `(B,)` int64, a class or `UNKNOWN` (-1); promoted classes are counted on from K.
         scores: `(B,)`, how unknown each sample looks; high = unknown.
         threshold: The τ that scores were held against, infinite where nothing could be rejected.
-        logits: `(B, K)`, ranking of the known classes: cosines to the class means divided by 0.1, or the head's own.
+        logits: `(B, K)`, ranking of the known classes: cosines to the class means divided by 0.1, or the head's own;
+            one more column for every promoted class.
         closed: `(B,)` int64, the best known class, also of a rejected sample.
         confidence: `(B,)`, the probability that the model's own head gives to that class.
         outliers: `(B,)` bool, samples that are nothing like the source data: rejected, and never learned from.
         learned: False if the guard took the update made from this batch back, or began anew; samples of a small batch,
             which are gathered, count as learned.
-        classes: Names of the known classes, if the adapter was given them.
+        classes: Names of the known classes, if the adapter was given them; those of promoted ones follow.
+        features: `(B, D)`, what the answer rests on: the penultimate features of the network.
     """
 
     labels: Tensor
@@ -83,6 +85,7 @@ class Prediction:
     classes: tuple[str, ...] | None = None
     outliers: Tensor | None = None
     learned: bool = True
+    features: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.labels)

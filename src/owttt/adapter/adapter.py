@@ -20,9 +20,10 @@ from owttt._utils.allocator import give_back_freed_memory
 from owttt._utils.background import Background
 from owttt._utils.locks import Lock
 from owttt._utils.queue import Queue
-from owttt.adapter.answers import answers, part_of, rejections, with_rejected
+from owttt.adapter.answers import answers, part_of, rejections, with_promoted, with_rejected
 from owttt.adapter.batches import taken
 from owttt.adapter.guard import Event, Log, implausible_features, implausible_inputs, implausible_state
+from owttt.adapter.promoted import Promoted
 from owttt.adapter.rails import Rails, pace
 from owttt.detector import Detector, Evidence, NamedScore, Score, Threshold
 from owttt.functional import effective_classes
@@ -77,6 +78,7 @@ class Adapter(nn.Module):
         if order == ADAPT_THEN_PREDICT:
             self.training_detector = Detector(score, threshold, window, like=prototypes)
         self.recent = Queue(window, (), prototypes)
+        self.promoted = Promoted(prototypes)
         self.rails = Rails(method) if rails and method.adapts else None
         method.on_rails = rails
         self._source = method.source.fingerprint
@@ -157,8 +159,39 @@ class Adapter(nn.Module):
             return part_of(self._without_outliers(batch, self._answer), mine)
 
     @torch.inference_mode(False)
+    @torch.no_grad()
+    def promote(self, samples: Tensor | Mapping[str, Tensor], name: str) -> None:
+        """Make a class of samples that were rejected: from now on answers name it (see `adapter.promoted`).
+
+        Args:
+            samples: At least five of them, as batches come; how they look to the network as it is now is remembered.
+            name: What it is called; its label is K for the first promoted class, K + 1 for the next, and so on.
+
+        Raises:
+            ValueError: There are too few samples, or the name is one of a class already.
+        """
+        with self._turn():
+            if name in (self.classes or ()):
+                raise ValueError(f"{name!r} is the name of a class that the model was trained on.")
+            batch, _ = taken(samples, self.method.network, self.method.source)
+            self.promoted.add(self.method(batch).features, name)
+            self._begin_with_promoted()
+
+    @torch.inference_mode(False)
+    def demote(self, name: str) -> None:
+        """Take a promoted class back; the labels of those promoted after it move up by one."""
+        with self._turn():
+            self.promoted.remove(name)
+            self._begin_with_promoted()
+
+    def _begin_with_promoted(self) -> None:
+        """Let a reset, or a new beginning after a collapse, keep the promoted classes as they are now."""
+        for key, value in self.promoted.state_dict(prefix="promoted.").items():
+            self._initial[key] = value.detach().clone()
+
+    @torch.inference_mode(False)
     def reset(self) -> None:
-        """Put everything back as it was before the first batch."""
+        """Put everything back as it was before the first batch; promoted classes stay."""
         with self._turn():
             state.load(self._initial, self, self.method.optimizer)
             self._log = Log()
@@ -316,7 +349,10 @@ class Adapter(nn.Module):
         return replace(self._answer(batch), learned=False)
 
     def _adapt(self, batch: Any, out: Forward, verdict: Verdict) -> None:
-        """Let the method learn; on rails from enough samples at a time, and in steps that fit their number."""
+        """Let the method learn; on rails from enough samples at a time, and in steps that fit their number.
+
+        Samples of a promoted class are unknown to the network, and are learned from as such.
+        """
         if self.rails is not None:
             enough = self.rails.enough(batch)
             if enough is None:
@@ -331,7 +367,7 @@ class Adapter(nn.Module):
                 scores = detector.scores(out, self.method.source)
                 batch, verdict = enough, detector.judge(scores, seen=True)
             self.method.pace = pace(len(batch))
-        self.method.adapt(batch, out, verdict)
+        self.method.adapt(batch, out, replace(verdict, known=verdict.known & (self._claims(out) < 0)))
 
     def _collapsed(self, batch: Any, out: Forward) -> bool:
         """Whether answers have lost their classes; everything is as in the beginning then."""
@@ -410,7 +446,7 @@ class Adapter(nn.Module):
             return replace(answer, outliers=odd)
         self._tell("outliers", f"{int(odd.sum())} of {len(odd)} samples are nothing like the source data")
         window, source = self.detector.window.values, self.method.source
-        return with_rejected(answer, odd, rejections(len(odd), window, source, self.classes))
+        return with_rejected(answer, odd, rejections(len(odd), window, source, len(self.promoted), self.classes))
 
     def _tell(self, kind: str, detail: str) -> None:
         """Note what the guard did, and warn the first time."""
@@ -436,7 +472,16 @@ class Adapter(nn.Module):
         paper = self.order == PREDICT_THEN_ADAPT
         unknown = verdict.unknown if paper else verdict.scores > verdict.threshold
         prototypes = None if self.classifier == "head" else self.method.source.prototypes
-        return answers(out, verdict, unknown, prototypes, self.classes)
+        answer = answers(out, verdict, unknown, prototypes, self.classes)
+        if not len(self.promoted):
+            return answer
+        names = None if self.classes is None else (*self.classes, *self.promoted.names)
+        nearest = out.cosines(self.method.source.prototypes).amax(dim=1)
+        return with_promoted(answer, self.promoted.ahead(out.features, nearest), names)
+
+    def _claims(self, out: Forward) -> Tensor:
+        """Return which promoted class claims each sample, -1 where none does."""
+        return self.promoted.claims(out.features, out.cosines(self.method.source.prototypes).amax(dim=1))
 
 
 class _Outliers(Exception):  # noqa: N818  (no error: the rest of the batch is answered)

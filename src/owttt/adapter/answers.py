@@ -32,10 +32,24 @@ def answers(
         closed=closed,
         confidence=head.softmax(dim=1).gather(1, closed[:, None])[:, 0],
         classes=classes,
+        features=out.features.detach(),
     )
 
 
-def rejections(count: int, window: Tensor, source: SourceStats, classes: tuple[str, ...] | None) -> Prediction:
+def with_promoted(answer: Prediction, ahead: Tensor, classes: tuple[str, ...] | None) -> Prediction:
+    """Return answers that know promoted classes; `ahead` `(B, P)` is by how much cosine these exceed the source's."""
+    best, which = ahead.max(dim=1)
+    return replace(
+        answer,
+        labels=torch.where(best > 0, answer.logits.shape[1] + which, answer.labels),
+        logits=torch.cat((answer.logits, answer.logits.amax(dim=1, keepdim=True) + ahead / TEMPERATURE), dim=1),
+        classes=classes,
+    )
+
+
+def rejections(
+    count: int, window: Tensor, source: SourceStats, promoted: int, classes: tuple[str, ...] | None
+) -> Prediction:
     """Return "unknown" for so many samples: as unknown as anything in the window, and no class is likelier."""
     like = source.prototypes
     unknown = torch.full((count,), UNKNOWN, device=like.device)
@@ -43,10 +57,11 @@ def rejections(count: int, window: Tensor, source: SourceStats, classes: tuple[s
         labels=unknown,
         scores=torch.cat((window, like.new_ones(1))).amax().repeat(count),
         threshold=like.new_tensor(torch.inf),
-        logits=like.new_zeros(count, source.num_classes),
+        logits=like.new_zeros(count, source.num_classes + promoted),
         closed=torch.zeros_like(unknown),
         confidence=like.new_zeros(count),
         classes=classes,
+        features=like.new_zeros(count, like.shape[1]),
     )
 
 
@@ -55,7 +70,9 @@ def with_rejected(answer: Prediction | None, odd: Tensor, nothing: Prediction) -
     if answer is None:
         return replace(nothing, outliers=odd, learned=False)
 
-    def merged(ours: Tensor, theirs: Tensor) -> Tensor:
+    def merged(ours: Tensor | None, theirs: Tensor | None) -> Tensor:
+        assert ours is not None
+        assert theirs is not None
         whole = theirs.to(ours.dtype).clone()
         whole[~odd] = ours
         return whole
@@ -68,6 +85,7 @@ def with_rejected(answer: Prediction | None, odd: Tensor, nothing: Prediction) -
         closed=merged(answer.closed, nothing.closed),
         confidence=merged(answer.confidence, nothing.confidence),
         outliers=odd,
+        features=merged(answer.features, nothing.features),
     )
 
 
@@ -75,13 +93,6 @@ def part_of(answer: Prediction, rows: slice) -> Prediction:
     """Return the answers for some of the samples."""
     if rows == slice(None):
         return answer
-    names = (
-        "labels",
-        "scores",
-        "logits",
-        "closed",
-        "confidence",
-        *(("outliers",) if answer.outliers is not None else ()),
-    )
-    some: dict[str, Any] = {name: getattr(answer, name)[rows] for name in names}
-    return replace(answer, **some)
+    each = ("labels", "scores", "logits", "closed", "confidence", "outliers", "features")
+    some: dict[str, Any] = {name: getattr(answer, name) for name in each}
+    return replace(answer, **{name: value[rows] for name, value in some.items() if value is not None})
