@@ -1,4 +1,4 @@
-"""The command line: `owttt run`, `bench`, `report`, `train`, `data`, `list`, `sheet`.
+"""The command line: `owttt run`, `bench`, `report`, `train`, `data`, `list`, `sheet`, `serve`, `triage`.
 
 A command's module is imported when that command is asked for: `owttt --version` and `owttt --help` need nothing.
 """
@@ -24,6 +24,8 @@ COMMANDS: Final = {
     "data": ("data", "list and fetch data sets"),
     "list": ("listing", "methods, models, corruptions and data by name"),
     "sheet": ("sheet", "look at the corruptions"),
+    "serve": ("serve", "a service that adapts while it serves"),
+    "triage": ("triage", "look at what was rejected, and export it"),
 }
 """Command → its module, and what it is for."""
 MENDABLE: Final = (ValueError, TypeError, LookupError, OSError, ImportError, ArithmeticError, RuntimeError, MemoryError)

@@ -1,0 +1,107 @@
+"""`owttt serve`: a service that adapts while it serves."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import logging
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from owttt import models, wrap
+from owttt._utils.optional import require
+from owttt.bench.running import source_of
+from owttt.cli.arguments import describe, threshold
+from owttt.methods import DEFAULT_METHOD, METHODS
+from owttt.models.source_model import SourceModel
+from owttt.serve.limits import Limits
+from owttt.source import SourceStats
+
+LEAST_TOKEN: Final = 16
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    describe(
+        parser,
+        "Serve a model over HTTP: it answers, learns after, and says unknown. Every named stream has an adapter of its "
+        "own, whose state is kept in --state and resumed from there. The dashboard is at /.",
+        "owttt serve --model cifar10-resnet11 --state state",
+        "owttt serve --model mymodel --state state --token-file token --host 0.0.0.0 --port 8000",
+        "owttt serve --model my_package:make --source stats.safetensors --state state",
+    )
+    parser.add_argument("--model", required=True, help="a name, a folder, or package.module:function")
+    parser.add_argument("--weights", help="a .safetensors or .pt file for a model that a function makes")
+    parser.add_argument(
+        "--source", help="a file of SourceStats, or a data set to fit them on, if the model brings none"
+    )
+    parser.add_argument("--method", default=DEFAULT_METHOD, help=", ".join(METHODS))
+    parser.add_argument("--threshold", type=threshold, default="evidence", help="a name or a number")
+    parser.add_argument("--state", type=Path, required=True, help="folder for the state of all streams")
+    parser.add_argument("--token-file", type=Path, help="file with the token that requests must bear")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000)
+    bounds = parser.add_argument_group("limits")
+    for part in fields(Limits):
+        kind = float if part.name in ("wait", "timeout") else int
+        bounds.add_argument(f"--{part.name.replace('_', '-')}", type=kind, default=part.default, help=f"{part.default}")
+    parser.set_defaults(command=serve)
+
+
+def serve(chosen: argparse.Namespace) -> None:
+    """Load the model, and serve until told to stop."""
+    uvicorn = require("uvicorn", "A service", extra="serve")
+    require("fastapi", "A service", extra="serve")
+    from owttt.serve.app import make_app  # noqa: PLC0415  (needs the extra)
+    from owttt.serve.streams import Streams  # noqa: PLC0415
+
+    token = token_of(chosen.token_file, chosen.host)
+    model = models.load(chosen.model, weights=chosen.weights)
+    source = statistics_of(model, chosen.source)
+    limits = Limits(**{part.name: getattr(chosen, part.name) for part in fields(Limits)})
+    make = partial(wrap, model, chosen.method, source=source, threshold=chosen.threshold, classes=model.names)
+    make()
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
+    app = make_app(lambda tell: Streams(model, make, chosen.state, limits, tell), token)
+    Console(stderr=True).print(
+        f"http://{chosen.host}:{chosen.port} serves {chosen.model}, state in {chosen.state}", markup=False
+    )
+    uvicorn.run(
+        app, host=chosen.host, port=chosen.port, log_level="warning", timeout_keep_alive=10,
+        timeout_graceful_shutdown=int(limits.timeout) + 1, server_header=False,
+    )  # fmt: skip
+
+
+def token_of(path: Path | None, host: str) -> str | None:
+    """Return the token; without one the service is for this machine only, and says so."""
+    if path is None:
+        if not _is_loopback(host):
+            raise ValueError(
+                f"{host} can be reached from elsewhere: give a token with --token-file, or serve 127.0.0.1."
+            )
+        Console(stderr=True).print(
+            "NO TOKEN: everybody on this machine may use and steer this service.", style="bold red"
+        )
+        return None
+    token = path.read_text(encoding="utf-8").strip()
+    if len(token) < LEAST_TOKEN or not token.isascii() or any(map(str.isspace, token)):
+        raise ValueError(f"{path}: a token has at least {LEAST_TOKEN} characters of ASCII, without spaces.")
+    return token
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def statistics_of(model: SourceModel, source: str | None) -> SourceStats:
+    """Return the source statistics: the model's own, those of a file, or fitted on a data set."""
+    if source is not None and source.endswith(".safetensors"):
+        return SourceStats.load(Path(source))
+    return source_of(model, source)
