@@ -53,7 +53,12 @@ def decoded(parts: Sequence[tuple[str, bytes]], model: SourceModel, limits: Limi
     number = sum(map(len, batches))
     if number > limits.images:
         raise RefusedError(413, f"At most {limits.images} samples per request, got {number}.")
-    return torch.cat(batches)
+    samples = torch.cat(batches)
+    try:
+        model.prepare(samples)
+    except ValueError as error:
+        raise RefusedError(422, f"The model does not take this. {error}") from error
+    return samples
 
 
 def _one(kind: str, content: bytes, model: SourceModel, limits: Limits) -> Tensor:

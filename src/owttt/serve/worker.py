@@ -76,7 +76,8 @@ class Worker:
         self.frozen = False
         self._tell = tell
         self._samples = self._since_snapshot = 0
-        self._recent: deque[tuple[float, int, float]] = deque(maxlen=RECENT)
+        self._recent: deque[tuple[float, str | None, float]] = deque(maxlen=RECENT)
+        """Score, class (None if it was rejected) and latency of the last answers."""
         self._thumbnails: deque[tuple[bytes, str, float]] = deque(maxlen=limits.thumbnails)
         self._threshold = math.inf
         self._watch: dict[str, float] = {}
@@ -166,8 +167,7 @@ class Worker:
         labels = [label for _, label, _ in recent]
         latencies = sorted(latency for *_, latency in recent)
         edges = np.linspace(0, max(float(scores.max()), 1e-3), BINS + 1)
-        known = np.array([label != UNKNOWN for label in labels], dtype=bool)
-        names = self._names()
+        known = np.array([label is not None for label in labels], dtype=bool)
         return {
             "stream": self.name,
             "generation": self.generation,
@@ -182,7 +182,7 @@ class Worker:
                 "accepted": np.histogram(scores[: len(recent)][known], edges)[0].tolist() if recent else [],
                 "rejected": np.histogram(scores[: len(recent)][~known], edges)[0].tolist() if recent else [],
             },
-            "classes": {names[label]: count for label, count in Counter(labels).most_common() if label != UNKNOWN},
+            "classes": dict(Counter(label for label in labels if label is not None).most_common()),
             "latency_ms": {
                 share: round(1000 * latencies[min(len(latencies) - 1, int(share[1:]) * len(latencies) // 100)], 2)
                 for share in ("p50", "p99")
@@ -249,13 +249,21 @@ class Worker:
         try:
             out = self.adapter.predict(x) if self.frozen else self.adapter.predict_then_learn(x)
         except Exception as error:  # of a model or method of anybody's; the adapter is as it was before the batch
-            _log.exception("stream %s: a batch of %d could not be answered", self.name, len(x))
-            for job, _ in batch:
-                if not job.future.done():
-                    job.future.set_exception(error)
+            self._failed(batch, error)
             return
         self._send(batch, self._answers(out))
         self._learn(x, out)
+
+    def _failed(self, batch: list[tuple[_Job, Tensor]], error: Exception) -> None:
+        """Answer the requests of a batch one by one, so that only those at fault are told of an error."""
+        if len(batch) > 1:
+            for one in batch:
+                self._answer([one])
+            return
+        _log.error("stream %s: a request could not be answered", self.name, exc_info=error)
+        for job, _ in batch:
+            if not job.future.done():
+                job.future.set_exception(error)
 
     def _answers(self, out: Prediction) -> list[Answer]:
         names = self._names()
@@ -285,8 +293,7 @@ class Worker:
             start += len(part)
             latency = now - job.arrived
             for answer in answers[start - len(part) : start]:
-                label = UNKNOWN if answer["unknown"] else self._names().index(answer["label"])
-                self._recent.append((answer["score"], label, latency))
+                self._recent.append((answer["score"], None if answer["unknown"] else answer["label"], latency))
             if not len(job.samples) and not job.future.done():
                 job.future.set_result(job.answers)
                 self._tell(self.name, len(job.answers), sum(a["unknown"] for a in job.answers), latency)
