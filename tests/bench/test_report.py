@@ -25,10 +25,8 @@ from owttt.bench.spec import RunSpec
 from owttt.bench.tables import paper
 from owttt.cli import main
 from owttt.data.streams.spec import StreamSpec
+from tests.browser import BROWSER
 
-BROWSER = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-)
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium here; apt-get install chromium")
 BAD = """<script>alert(1)</script>"><img src=x onerror="document.title='hit'">'{{7*7}}"""
 PROBE = """
