@@ -30,8 +30,10 @@ attack: $(READY) ## hostile calls, files, archives, kills, threads and pages: wh
 	$(BIN)/python -m tests.attack
 	OWTTT_TEST_FULL=1 $(BIN)/python -m pytest tests/models/test_timm.py
 
-bench: $(READY)  ## speed, as ratios measured in one run
+bench: $(READY)  ## speed, as ratios measured in one run: methods, several processes, the service
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/scaling.py
+	$(BIN)/python benchmarks/service.py
 
 format: $(READY) ## put the style right
 	$(BIN)/ruff check --fix .

@@ -1,7 +1,10 @@
 """What the README and the examples show is what runs."""
 
+import os
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,6 +51,37 @@ def test_the_demo_on_real_data(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "cifar10.png").stat().st_size > 10_000
     assert len(list((tmp_path / "results").glob("*.json"))) == len(runs)
     assert "Acc_H" in capsys.readouterr().out
+
+
+def test_several_processes_share_a_stream(tmp_path):
+    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    script = [str(ROOT / "examples" / "several_processes.py"), "--epochs", "1", "--batches", "2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    done = subprocess.run(
+        [sys.executable, *words, *script],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "rank 0 of 2" in done.stdout
+    assert "rank 1 of 2" in done.stdout
+    assert (tmp_path / "several_processes.safetensors").exists()
+
+
+def test_promoting_digits(capsys):
+    try:
+        owttt.data.load("cifar10"), owttt.data.load("mnist"), owttt.data.load("npz:svhn_test10k.npz")
+    except FileNotFoundError:
+        pytest.skip("CIFAR-10, MNIST and SVHN are not here; `owttt data get cifar10 mnist` fetches two of them")
+    example = runpy.run_path(str(ROOT / "examples" / "promote.py"))
+    found = example["main"](["--num-samples", "256", "--model", "cifar10-resnet26"])
+    assert found["before"]["handwritten: digit"] == 0
+    assert found["after"]["handwritten: digit"] > found["after"]["house numbers: digit"]
+    assert "handwritten" in capsys.readouterr().out
 
 
 def test_own_method(capsys):
