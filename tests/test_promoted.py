@@ -74,6 +74,8 @@ def test_it_is_saved_restored_reset_and_rolled_back(method, tmp_path):
     again = adapter_of(method).restore(tmp_path / "state.safetensors")
     assert again.promoted.names == ("stranger", "Fremder ☃")
     assert torch.equal(again(X[40:80]).labels, adapter(X[40:80]).labels)
+    again.reset()
+    assert again.promoted.names == ("stranger", "Fremder ☃"), "also those that came with the file"
     adapter.reset()
     assert adapter.promoted.names == ("stranger", "Fremder ☃")
     adapter.demote("stranger")
@@ -90,6 +92,7 @@ def test_what_is_no_class_is_refused_and_changes_nothing():
         (X[:6], "class 0", "trained on"),
         (X[:4], "two", "at least 5"),
         (X[:6], " ", "named by"),
+        (X[:6], "unknown", "no class"),
         (X[:6], "x" * 97, "named by"),
         (X[:6, :, :3], "two", "shape"),
     ):

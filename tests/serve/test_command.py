@@ -40,7 +40,7 @@ def start(place, state, *extra):
         [sys.executable, "-m", "owttt", *words], stderr=subprocess.PIPE, text=True, env=environment
     )
     client = Client(f"http://127.0.0.1:{port}", timeout=30)
-    for _ in range(600):
+    for _ in range(1800):
         try:
             client.streams()
             return process, client

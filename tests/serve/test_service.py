@@ -10,6 +10,7 @@ import urllib.request
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from owttt import wrap
 from owttt.client import Client, ServiceError
@@ -218,6 +219,63 @@ def test_sizes_are_bounded(serving):
             client.predict("s", pictures(5))
         status, _, _ = raw(client, "/v1/streams/s/predict", b"x" * 200_001, Content_Type="image/png", **BEARER)
         assert status == 413
+
+
+def test_narrow_images_do_not_grow(serving):
+    """The shorter side of an image is brought to the model's; a thread of pixels would become a carpet."""
+    file = io.BytesIO()
+    Image.fromarray(np.zeros((1, 60_000, 3), np.uint8)).save(file, "PNG")
+    with serving(image_pixels=100_000, request_pixels=3000) as client:
+        for images in ([file.getvalue()], np.zeros((1, 3, 1, 60_000), np.float32)):
+            with pytest.raises(ServiceError, match="413: At most 100,000 pixels per image, as it is and framed"):
+                client.predict("s", images)
+        with pytest.raises(ServiceError, match="413: At most 3,000 pixels per request"):
+            client.predict("s", pictures(2, size=50))
+
+
+def test_without_a_token_no_page_of_another_site_gets_in(serving):
+    with serving(token=None) as client:
+        client.predict("s", array(1))
+        for headers in ({"Origin": "http://evil.example"}, {"Host": "evil.example"}, {"Host": "evil.example:80"}):
+            status, _, _ = raw(client, "/v1/streams/s/reset", **headers)
+            assert status == 403
+        host = client.url.removeprefix("http://")
+        assert raw(client, "/v1/streams/s/reset", Origin=f"http://{host}", Host=host)[0] == 200
+
+
+def test_what_was_done_by_hand_survives_a_kill(serving, model, tmp_path):
+    with serving(method="test", snapshot_every=1000, state=tmp_path / "a") as client:
+        client.predict("s", array(20))
+        client.freeze("s")
+        worker_state = tmp_path / "a" / "s"
+        assert (worker_state / "frozen").exists()
+        client.reset("s")
+        kept = sorted((worker_state / "snapshots").glob("*.safetensors"))
+        assert kept, "written at once, not when it is time"
+    with serving(method="test", state=tmp_path / "a") as client:
+        assert client.stats("s")["frozen"]
+        client.thaw("s")
+    with serving(method="test", state=tmp_path / "a") as client:
+        assert not client.stats("s")["frozen"]
+
+
+def test_requests_that_were_given_up_are_not_learned_from(model, tmp_path):
+    from owttt.serve.limits import Limits
+
+    begin = threading.Event()
+    adapter = wrap(model, "test", source=model.source)
+    inner = adapter.predict_then_learn
+    adapter.predict_then_learn = lambda x: (begin.wait(10), inner(x))[1]
+    worker = Worker("s", adapter, tmp_path / "s", Limits(wait=0.0, batch=4), lambda *_: None)
+    first = worker.submit(torch.from_numpy(array(4)))
+    time.sleep(0.1)
+    second, third = (worker.submit(torch.from_numpy(array(4, seed))) for seed in (1, 2))
+    assert second.cancel()
+    assert not first.cancel(), "its batch is under way"
+    begin.set()
+    assert len(first.result(10)) == len(third.result(10)) == 4
+    worker.close(10)
+    assert worker.stats()["samples"] == 8
 
 
 def test_names_tokens_and_streams(serving, tmp_path):

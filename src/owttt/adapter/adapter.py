@@ -34,6 +34,8 @@ from owttt.types import ADAPT_THEN_PREDICT, PREDICT_THEN_ADAPT, Forward, Order, 
 KIND: Final = "adapter state"
 NETWORK: Final = "method.network."
 """What the names of the network's tensors begin with, in an adapter's state."""
+TOGETHER: Final = 256
+"""Samples that a promoted class is run through the network in."""
 TIDY: Final = 2048
 """Samples after which freed memory is given back."""
 Classifier = Literal["prototypes", "head"]
@@ -174,7 +176,8 @@ class Adapter(nn.Module):
             if name in (self.classes or ()):
                 raise ValueError(f"{name!r} is the name of a class that the model was trained on.")
             batch, _ = taken(samples, self.method.network, self.method.source)
-            self.promoted.add(self.method(batch).features, name)
+            parts = [batch[start : start + TOGETHER] for start in range(0, len(batch), TOGETHER)]
+            self.promoted.add(torch.cat([self.method(part).features for part in parts]), name)
             self._begin_with_promoted()
 
     @torch.inference_mode(False)
@@ -239,6 +242,7 @@ class Adapter(nn.Module):
         with self._turn():
             state.check(tensors, self, str(path), self.method.optimizer)
             state.load(tensors, self, self.method.optimizer)
+            self._begin_with_promoted()
         return self
 
     @property
@@ -277,7 +281,7 @@ class Adapter(nn.Module):
         try:
             if ranks.rank == 0:
                 write()
-        except OSError as error:
+        except Exception as error:  # whatever it is, nobody must wait for this rank
             wrong = error
         ranks.agree(None, wrong)
 

@@ -25,7 +25,7 @@ def taken(x: Any, network: FeatureExtractor, source: SourceStats) -> tuple[Batch
     part, wrong = None, None
     try:
         part = own(checked_batch(x, network, source, least=0))
-    except (TypeError, ValueError) as error:
+    except Exception as error:  # whatever it is, nobody must wait for this rank
         wrong = error
     sizes = ranks.agree(0 if part is None else len(part), wrong)
     if part is None or not sum(sizes):

@@ -69,6 +69,8 @@ class Promoted(Statistics):
         text = name.encode()
         if not name.strip() or len(text) > NAME_BYTES or "\0" in name:
             raise ValueError(f"A class is named by 1 to {NAME_BYTES} bytes of text, got {name!r}.")
+        if name == "unknown":
+            raise ValueError('"unknown" is what samples of no class are called.')
         if name in self.names:
             raise ValueError(f"There is a promoted class {name!r} already; demote it first.")
         if len(features) < LEAST:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import logging
+from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 
@@ -66,14 +67,30 @@ def serve(chosen: argparse.Namespace) -> None:
     make = partial(wrap, model, chosen.method, source=source, threshold=chosen.threshold, classes=model.names)
     make()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
-    app = make_app(lambda tell: Streams(model, make, chosen.state, limits, tell), token)
+    streams: list[Streams] = []
+
+    def opened(tell: Callable[[str, int, int, float], None]) -> Streams:
+        streams.append(Streams(model, make, chosen.state, limits, tell))
+        return streams[0]
+
+    app = make_app(opened, token)
     Console(stderr=True).print(
         f"http://{chosen.host}:{chosen.port} serves {chosen.model}, state in {chosen.state}", markup=False
     )
-    uvicorn.run(
-        app, host=chosen.host, port=chosen.port, log_level="warning", timeout_keep_alive=10,
+    config = uvicorn.Config(
+        app, host=chosen.host, port=chosen.port, log_level="warning", timeout_keep_alive=10, limit_concurrency=512,
         timeout_graceful_shutdown=int(limits.timeout) + 1, server_header=False,
     )  # fmt: skip
+    server = uvicorn.Server(config)
+    shutdown = server.shutdown
+
+    async def drained(*arguments: Any, **named: Any) -> None:
+        """Close the doors first: whoever is told every second what happens would else never leave."""
+        streams[0].close_doors()
+        await shutdown(*arguments, **named)
+
+    server.shutdown = drained
+    server.run()
 
 
 def token_of(path: Path | None, host: str) -> str | None:

@@ -46,7 +46,7 @@ def moving_statistics(network: nn.Module, pace: float = 1.0) -> Iterator[None]:
     """
 
     def before(layer: nn.Module, args: tuple[Any, ...]) -> tuple[Tensor] | None:
-        ranks = _sharing(network)
+        ranks = sharing(network)
         if ranks is None or not isinstance(layer, _BatchNorm):
             layer.training = values_per_channel(args[0]) > 1
             return None
@@ -73,7 +73,7 @@ def batch_statistics(network: nn.Module, share: float = 1.0) -> Iterator[None]:
     """Normalize with `(1 - share)·source + share·batch` statistics; the running ones stay as they are."""
 
     def before(layer: nn.Module, args: tuple[Any, ...]) -> tuple[Tensor] | None:
-        x, ranks = args[0], _sharing(network)
+        x, ranks = args[0], sharing(network)
         if not isinstance(layer, _BatchNorm) or (ranks is None and values_per_channel(x) < 2):
             return None
         if share < 1:
@@ -106,7 +106,7 @@ def own_statistics(layers: list[_BatchNorm]) -> Iterator[Callable[..., None]]:
             put_back(layer)
 
 
-def _sharing(network: nn.Module) -> Ranks | None:
+def sharing(network: nn.Module) -> Ranks | None:
     """Return the processes of which each has its own rows of the pass that is under way, if there are others."""
     ranks: Ranks | None = getattr(network, "ranks", None)
     return ranks if ranks is not None and ranks.rows is not None else None
@@ -114,7 +114,7 @@ def _sharing(network: nn.Module) -> Ranks | None:
 
 def batch_moments(network: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return mean and variance of every channel that a layer is given, over all processes that share the pass."""
-    ranks = _sharing(network)
+    ranks = sharing(network)
     if ranks is not None:
         return ranks.moments(x)[:2]
     variance, mean = torch.var_mean(wide(x).transpose(0, 1).flatten(1), dim=1, correction=0)

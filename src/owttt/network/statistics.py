@@ -17,7 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from owttt.functional import wide
 from owttt.network.features import FeatureExtractor
 from owttt.network.inputs import Batch, tensors_of
-from owttt.network.norm import batch_moments, batch_norms, normalizations, own_statistics, values_per_channel
+from owttt.network.norm import batch_moments, batch_norms, normalizations, own_statistics, sharing, values_per_channel
 from owttt.types import Forward
 
 if TYPE_CHECKING:
@@ -80,7 +80,8 @@ class LayerStatistics(Normalization):
         """Run the network, every layer with the statistics of what it is given."""
 
         def before(layer: nn.Module, args: tuple[Any, ...]) -> None:
-            if isinstance(layer, _BatchNorm) and values_per_channel(args[0]) > 1:
+            shared = sharing(self.network) is not None
+            if isinstance(layer, _BatchNorm) and (shared or values_per_channel(args[0]) > 1):
                 moments = batch_moments(self.network, args[0])
                 layer.running_mean, layer.running_var = torch.stack(moments).to(layer.running_mean)
 

@@ -7,8 +7,9 @@ import hmac
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import final
+from typing import Final, final
 
+from anyio import CapacityLimiter
 from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
@@ -24,6 +25,9 @@ from owttt.serve.routes import OPEN, router
 from owttt.serve.streams import Streams
 from owttt.serve.worker import ClosedError, OverloadedError
 
+LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
+DECODERS: Final = 2
+"""Requests that are decoded at the same time."""
 _log = logging.getLogger("owttt.serve")
 
 
@@ -34,6 +38,7 @@ def make_app(make: Callable[[Callable[[str, int, int, float], None]], Streams], 
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
+        app.state.decoding = CapacityLimiter(DECODERS)
         resumed = await run_in_threadpool(streams.resume)
         for name, batch in resumed.items():
             _log.warning("stream %s: %s", name, "begins" if batch is None else f"resumed after batch {batch}")
@@ -96,7 +101,9 @@ def _token(app: FastAPI, meters: Meters, token: str | None) -> None:
     @app.middleware("http")
     async def guarded(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
         given = request.headers.get("authorization", "").encode("utf-8", "replace")
-        if token is None or request.url.path in OPEN or hmac.compare_digest(given, expected):
+        if token is None and _is_foreign(request):
+            response = problem(403, "Without a token only pages and programs of this machine are served.")
+        elif token is None or request.scope["path"] in OPEN or hmac.compare_digest(given, expected):
             response = await call(request)
         else:
             response = problem(401, "This needs the header Authorization: Bearer <token>.", WWW_Authenticate="Bearer")
@@ -104,6 +111,14 @@ def _token(app: FastAPI, meters: Meters, token: str | None) -> None:
             meters.refused.labels(str(response.status_code)).inc()
         response.headers.update({"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"})
         return response
+
+
+def _is_foreign(request: Request) -> bool:
+    """Whether a request was made by a page of another site, or for another host than this machine."""
+    host = request.headers.get("host", "")
+    name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+    origin = request.headers.get("origin")
+    return name not in LOOPBACK or origin not in (None, f"http://{host}")
 
 
 def _errors(app: FastAPI) -> None:

@@ -49,7 +49,16 @@ def decoded(parts: Sequence[tuple[str, bytes]], model: SourceModel, limits: Limi
     """
     if not parts:
         raise RefusedError(400, "The request holds no image and no tensor.")
-    batches = [_one(kind.split(";")[0].strip().lower(), content, model, limits) for kind, content in parts]
+    if len(parts) > limits.images:
+        raise RefusedError(413, f"At most {limits.images} samples per request, got {len(parts)}.")
+    batches: list[Tensor] = []
+    pixels = 0
+    for kind, content in parts:
+        batch, seen = _one(kind.split(";")[0].strip().lower(), content, model, limits)
+        batches.append(batch)
+        pixels += seen
+        if pixels > limits.request_pixels:
+            raise RefusedError(413, f"At most {limits.request_pixels:,} pixels per request.")
     number = sum(map(len, batches))
     if number > limits.images:
         raise RefusedError(413, f"At most {limits.images} samples per request, got {number}.")
@@ -61,25 +70,36 @@ def decoded(parts: Sequence[tuple[str, bytes]], model: SourceModel, limits: Limi
     return samples
 
 
-def _one(kind: str, content: bytes, model: SourceModel, limits: Limits) -> Tensor:
+def _one(kind: str, content: bytes, model: SourceModel, limits: Limits) -> tuple[Tensor, int]:
+    """Return the samples of a part, framed, and how many pixels it had."""
     if kind in IMAGES:
         if model.preprocessing.points is not None:
             raise RefusedError(415, "This model takes point clouds: send them as npy or safetensors.")
-        return model.preprocessing.frame(_image(content, IMAGES[kind], limits)[None]).float() / 255
+        image = _image(content, IMAGES[kind], model, limits)
+        return model.preprocessing.frame(image[None]).float() / 255, image[0].numel()
     if kind in (NPY, SAFETENSORS):
-        return _framed(_npy(content, limits) if kind == NPY else _safetensors(content), model, limits)
+        values = _npy(content, limits) if kind == NPY else _safetensors(content)
+        return _framed(values, model, limits), values.numel() // 3
     raise RefusedError(415, f"Expected one of {', '.join(TYPES)}, got {kind[:60]!r}.")
 
 
-def _image(content: bytes, kind: str, limits: Limits) -> Tensor:
+def _check_size(width: int, height: int, model: SourceModel, limits: Limits) -> None:
+    """Refuse images that are too large, also those so narrow that they are once their shorter side has its length."""
+    side = model.preprocessing.resize or model.preprocessing.size
+    shorter, longer = sorted((max(1, width), max(1, height)))
+    if max(width * height, side * side * longer // shorter) > limits.image_pixels:
+        raise RefusedError(
+            413, f"At most {limits.image_pixels:,} pixels per image, as it is and framed, got {width} × {height}."
+        )
+
+
+def _image(content: bytes, kind: str, model: SourceModel, limits: Limits) -> Tensor:
     """Return an RGB image `(3, H, W)`; its size is looked at before its pixels are."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             opened = Image.open(io.BytesIO(content), formats=[kind])
-            if opened.width * opened.height > limits.image_pixels:
-                told = f"{opened.width} × {opened.height}"
-                raise RefusedError(413, f"At most {limits.image_pixels:,} pixels per image, got {told}.")
+            _check_size(opened.width, opened.height, model, limits)
             pixels = np.array(opened.convert("RGB"))
     except RefusedError:
         raise
@@ -102,9 +122,10 @@ def _npy(content: bytes, limits: Limits) -> Tensor:
         raise RefusedError(422, "This is no npy file that can be read.") from error
     if kind.name not in _KINDS:
         raise RefusedError(415, f"Expected an array of {', '.join(sorted(_KINDS))}, got {kind.name[:30]}.")
-    if promised != len(content) - file.tell() or promised > limits.body_bytes:
+    if promised != len(content) - file.tell() or promised > limits.body_bytes or min(shape, default=1) < 0:
         raise RefusedError(422, "The npy file is not as long as its header says.")
-    return torch.from_numpy(np.load(io.BytesIO(content), allow_pickle=False).copy())
+    values = np.load(io.BytesIO(content), allow_pickle=False)
+    return torch.from_numpy(values.astype(kind.newbyteorder("=")))
 
 
 def _safetensors(content: bytes) -> Tensor:
@@ -130,12 +151,14 @@ def _framed(values: Tensor, model: SourceModel, limits: Limits) -> Tensor:
     samples = values[None] if values.dim() == whole - 1 else values
     wrong = samples.dim() != whole or not samples.numel() or len(samples) > limits.images
     if points is None:
-        wrong = wrong or samples.shape[1] != 3 or samples.shape[2] * samples.shape[3] > limits.image_pixels
+        wrong = wrong or samples.shape[1] != 3
     else:
         wrong = wrong or samples.shape[2] != 3 or not samples.is_floating_point()
     if wrong:
         shape = "(B, 3, H, W)" if points is None else "(B, P, 3), in float"
         raise RefusedError(422, f"Expected {shape}, at most {limits.images} of them, got {tuple(values.shape)}.")
+    if points is None:
+        _check_size(samples.shape[3], samples.shape[2], model, limits)
     scaled = samples.float() / 255 if samples.dtype == torch.uint8 else samples.float()
     if not bool(scaled.isfinite().all()):
         raise RefusedError(422, "The tensor holds NaN or infinity.")

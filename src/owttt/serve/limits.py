@@ -12,7 +12,8 @@ class Limits:
     """The bounds of a service.
 
     body_bytes      of a request
-    image_pixels    of one image, before it is decoded
+    image_pixels    of one image, before it is decoded, and after it is brought to the model's size
+    request_pixels  of all images of a request
     images          per request
     streams         of a process
     queued          samples that wait in a stream; a request beyond them is turned away (429)
@@ -27,6 +28,7 @@ class Limits:
 
     body_bytes: int = 32 * 2**20
     image_pixels: int = 16_000_000
+    request_pixels: int = 64_000_000
     images: int = 256
     streams: int = 16
     queued: int = 1024

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import BaseModel, Field
 
 
@@ -29,7 +31,9 @@ class Promotion(BaseModel):
     """A class to be made of rejected samples."""
 
     name: str = Field(min_length=1, max_length=64, examples=["digit"])
-    ids: list[int] = Field(min_length=1, max_length=2000, description="of rejects, as the clusters list them")
+    ids: list[Annotated[int, Field(ge=0, le=2**62)]] = Field(
+        min_length=1, max_length=2000, description="of rejects, as the clusters list them"
+    )
 
 
 class Demotion(BaseModel):

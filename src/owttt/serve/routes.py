@@ -7,10 +7,12 @@ import base64
 import json
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
+from functools import partial
 from importlib.resources import files
 from typing import Annotated, Any, Final, TypeVar
 
 import torch
+from anyio import to_thread
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, StreamingResponse
@@ -98,7 +100,7 @@ async def metrics(request: Request) -> Response:
 @router.get("/dashboard.css", include_in_schema=False)
 async def page(request: Request) -> Response:
     """Return a file of the dashboard."""
-    name, kind = PAGES[request.url.path]
+    name, kind = PAGES[request.scope["path"]]
     content = (files("owttt.serve") / "pages" / name).read_bytes()
     return Response(content, media_type=kind, headers={"Content-Security-Policy": POLICY})
 
@@ -112,7 +114,8 @@ async def page(request: Request) -> Response:
 async def predict(stream: str, request: Request, streams: All) -> Answers:
     """Answer every sample of a request: files of a form, or one image or tensor as the body."""
     parts = await asyncio.wait_for(_parts(request, streams.limits), streams.limits.timeout)
-    samples = await run_in_threadpool(decoded, parts, streams.model, streams.limits)
+    decode = partial(decoded, parts, streams.model, streams.limits)
+    samples = await to_thread.run_sync(decode, limiter=request.app.state.decoding)
     worker = await run_in_threadpool(streams.get, stream)
     answers = await _waited(worker.submit(samples), worker)
     return Answers(stream=stream, answers=[Answer(**answer) for answer in answers])
@@ -205,7 +208,7 @@ async def rollback(worker: One) -> dict[str, Any]:
 @router.get("/v1/streams/{stream}/clusters", summary="Groups among the rejects")
 async def clusters(worker: One) -> dict[str, Any]:
     """Return the groups, the largest first, with some pictures of each."""
-    rejects = await run_in_threadpool(_store(worker).all)
+    rejects = await run_in_threadpool(_store(worker).all, samples=False)
     groups = await run_in_threadpool(clustered, rejects)
     return {
         "clusters": [
@@ -227,13 +230,13 @@ async def promote(worker: One, wanted: Promotion) -> dict[str, Any]:
     rejects = await run_in_threadpool(_store(worker).get, wanted.ids)
     if not rejects:
         raise RefusedError(404, "None of these rejects is there.")
-    return await _done(worker, lambda: worker.adapter.promote(_samples(rejects), wanted.name))
+    return await _done(worker, lambda: worker.promote(_samples(rejects), wanted.name))
 
 
 @router.post("/v1/streams/{stream}/demote", summary="Take a promoted class back")
 async def demote(worker: One, wanted: Demotion) -> dict[str, Any]:
     """Forget a class that was promoted."""
-    return await _done(worker, lambda: worker.adapter.demote(wanted.name))
+    return await _done(worker, lambda: worker.demote(wanted.name))
 
 
 def _store(worker: Worker) -> Store:

@@ -21,6 +21,8 @@ class Snapshots:
         self.keep = keep
         folder.mkdir(parents=True, exist_ok=True)
         remove_parts(folder)
+        self.known = self.generations()
+        """What there was when it was last looked at."""
 
     def generations(self) -> list[int]:
         """Return what there is, oldest first."""
@@ -32,6 +34,7 @@ class Snapshots:
         adapter.save(self._path(generation))
         for old in self.generations()[: -self.keep]:
             self._path(old).unlink(missing_ok=True)
+        self.known = self.generations()
 
     def restore(self, adapter: Adapter, before: int | None = None) -> tuple[int, list[str]] | None:
         """Go back to the last state, or to the last one before a generation; damaged files are passed over.
@@ -63,6 +66,7 @@ class Snapshots:
         for number in self.generations():
             if number > generation:
                 self._path(number).unlink(missing_ok=True)
+        self.known = self.generations()
 
     def _path(self, generation: int) -> Path:
         return self.folder / f"{generation:012d}.safetensors"

@@ -80,6 +80,14 @@ class Streams:
 
     def close(self) -> None:
         """Drain and end all streams."""
-        self.ready = False
-        for worker in self._workers.values():
+        for worker in self.close_doors():
             worker.close(self.limits.timeout)
+
+    def close_doors(self) -> list[Worker]:
+        """Take nothing any more, and say so; return the streams, which still answer what is queued."""
+        self.ready = False
+        with self._lock:
+            workers = list(self._workers.values())
+        for worker in workers:
+            worker.close_door()
+        return workers

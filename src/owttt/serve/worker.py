@@ -15,7 +15,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar, final
@@ -57,6 +57,8 @@ class _Job:
     samples: Tensor
     arrived: float
     future: Future[list[Answer]] = field(default_factory=Future)
+    begun: bool = False
+    """Whether a part of it was taken; nobody can give it up then."""
     answers: list[Answer] = field(default_factory=list)
 
 
@@ -73,7 +75,10 @@ class Worker:
         resumed = self.snapshots.restore(adapter)
         self.generation = resumed[0] if resumed else 0
         self.resumed_from = resumed[0] if resumed else None
-        self.frozen = False
+        for damaged in resumed[1] if resumed else ():
+            _log.warning("stream %s: a snapshot was passed over, %s", name, damaged)
+        self._frozen_mark = folder / "frozen"
+        self.frozen = self._frozen_mark.exists()
         self._tell = tell
         self._samples = self._since_snapshot = 0
         self._recent: deque[tuple[float, str | None, float]] = deque(maxlen=RECENT)
@@ -122,11 +127,15 @@ class Worker:
             self._changed.notify()
         return future
 
-    def close(self, timeout: float) -> None:
-        """Answer what is queued, keep the state, and end."""
+    def close_door(self) -> None:
+        """Take nothing any more; what is queued is still answered."""
         with self._changed:
             self._closing = True
             self._changed.notify()
+
+    def close(self, timeout: float) -> None:
+        """Answer what is queued, keep the state, and end."""
+        self.close_door()
         self._thread.join(timeout)
         if self.store is not None and not self._thread.is_alive():
             self.store.close()
@@ -135,10 +144,30 @@ class Worker:
         """Begin anew; snapshots stay."""
         self.adapter.reset()
         self._recent.clear()
+        self._keep_change()
 
     def freeze(self, frozen: bool) -> None:
-        """Answer without learning, or learn again."""
+        """Answer without learning, or learn again; also after a restart."""
         self.frozen = frozen
+        if frozen:
+            self._frozen_mark.touch()
+        else:
+            self._frozen_mark.unlink(missing_ok=True)
+
+    def promote(self, samples: Tensor, name: str) -> None:
+        """Make a class of samples."""
+        self.adapter.promote(samples, name)
+        self._keep_change()
+
+    def demote(self, name: str) -> None:
+        """Take a promoted class back."""
+        self.adapter.demote(name)
+        self._keep_change()
+
+    def _keep_change(self) -> None:
+        """Write what somebody has changed by hand: it must survive a kill."""
+        self.generation += 1
+        self.snapshot()
 
     def snapshot(self) -> int:
         """Write the state now."""
@@ -152,7 +181,11 @@ class Worker:
         Raises:
             LookupError: There is none.
         """
-        found = self.snapshots.restore(self.adapter, before=self.generation)
+        try:
+            found = self.snapshots.restore(self.adapter, before=self.generation)
+        except ValueError as error:
+            _log.warning("stream %s: %s", self.name, error)
+            found = None
         if found is None:
             raise LookupError("There is no earlier snapshot to go back to.")
         self.generation = found[0]
@@ -190,7 +223,7 @@ class Worker:
             },
             "watch": self._watch,
             "events": [asdict(event) for event in self.adapter.events[-10:]],
-            "snapshots": self.snapshots.generations(),
+            "snapshots": self.snapshots.known,
             "promoted": list(self.adapter.promoted.names),
             "rejects": 0 if self.store is None else len(self.store),
         }
@@ -205,12 +238,17 @@ class Worker:
 
     def _run(self) -> None:
         while (work := self._next()) is not None:
-            if callable(work):
-                work()
-            else:
-                self._answer(work)
-        with suppress(Exception):
+            try:
+                if callable(work):
+                    work()
+                elif work:
+                    self._answer(work)
+            except Exception:  # whatever it is, the stream goes on
+                _log.exception("stream %s: something failed between two batches", self.name)
+        try:
             self.snapshot()
+        except Exception:
+            _log.exception("stream %s: its last state could not be kept", self.name)
 
     def _next(self) -> list[tuple[_Job, Tensor]] | Callable[[], None] | None:
         """Wait for something to do: a batch of at most `limits.batch` samples, or a turn; None at the end."""
@@ -234,6 +272,11 @@ class Worker:
         taken: list[tuple[_Job, Tensor]] = []
         room = self.limits.batch
         while room and self._queue and isinstance(job := self._queue[0], _Job):
+            if not job.begun and not job.future.set_running_or_notify_cancel():
+                self._queued -= len(job.samples)
+                self._queue.popleft()
+                continue
+            job.begun = True
             part, rest = job.samples[:room], job.samples[room:]
             taken.append((job, part))
             room -= len(part)

@@ -23,6 +23,9 @@ CREATE TABLE IF NOT EXISTS rejects (
     id INTEGER PRIMARY KEY, time REAL NOT NULL, generation INTEGER NOT NULL, score REAL NOT NULL, threshold REAL,
     best TEXT NOT NULL, accepted INTEGER NOT NULL, features BLOB NOT NULL, sample BLOB NOT NULL, png BLOB
 )"""
+LIGHT: Final = (
+    "SELECT id, time, generation, score, threshold, best, accepted, features, NULL, png FROM rejects ORDER BY id"
+)
 COMPARED: Final = 64
 """Samples among which the two most alike are looked for."""
 
@@ -64,6 +67,7 @@ class Store:
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute(SCHEMA)
             self._connection.commit()
+            self._number = self._count(self._connection)
         except sqlite3.DatabaseError as error:
             raise ValueError(f"{path}: not a store of rejects, or damaged ({error}).") from error
 
@@ -91,14 +95,14 @@ class Store:
             )
             for _ in range(self._count(connection) - self.capacity):
                 connection.execute("DELETE FROM rejects WHERE id = ?", (self._superfluous(connection),))
+            self._number = self._count(connection)
 
     def __len__(self) -> int:
-        with self._lock:
-            return self._count(self._connection)
+        return self._number
 
-    def all(self) -> list[Reject]:
-        """Return everything, in the order in which it came."""
-        return self._select("SELECT * FROM rejects ORDER BY id", ())
+    def all(self, *, samples: bool = True) -> list[Reject]:
+        """Return everything, in the order in which it came; without the samples themselves if they are not needed."""
+        return self._select("SELECT * FROM rejects ORDER BY id" if samples else LIGHT, ())
 
     def get(self, ids: Sequence[int]) -> list[Reject]:
         """Return some, by their ids."""
@@ -113,6 +117,7 @@ class Store:
         """Forget everything."""
         with self._transaction() as connection:
             connection.execute("DELETE FROM rejects")
+            self._number = 0
 
     def close(self) -> None:
         """Let go of the file."""
@@ -158,6 +163,8 @@ def _packed(sample: NDArray[np.generic]) -> bytes:
     return file.getvalue()
 
 
-def _unpacked(content: bytes) -> NDArray[np.generic]:
+def _unpacked(content: bytes | None) -> NDArray[np.generic]:
+    if content is None:
+        return np.empty(0, np.float16)
     found: NDArray[np.generic] = np.load(io.BytesIO(content), allow_pickle=False)
     return found
