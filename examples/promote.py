@@ -76,16 +76,10 @@ def rejected(adapter: owttt.Adapter, batches: Batches) -> tuple[list[Reject], Te
         for place in (~out.known).nonzero().flatten().tolist():
             best = str((out.classes or ())[int(out.closed[place])])
             features, sample = out.features[place].numpy(), x[place].half().numpy()
+            number = len(rejects)
+            score, threshold = float(out.scores[place]), float(out.threshold)
             rejects.append(
-                Reject(
-                    float(out.scores[place]),
-                    float(out.threshold),
-                    best,
-                    features,
-                    sample,
-                    picture(x[place]),
-                    id=len(rejects),
-                )
+                Reject(score, threshold, best, features, sample, picture(x[place]), time=float(number), id=number)
             )
         samples.append(x[~out.known])
         labels.append(y[~out.known])

@@ -15,6 +15,7 @@ from PIL import Image
 from owttt import wrap
 from owttt.client import Client, ServiceError
 from owttt.serve.worker import Worker
+from owttt.triage.store import Store
 from tests.serve.conftest import TOKEN, array, pictures
 
 
@@ -371,6 +372,18 @@ def test_rejects_are_kept_grouped_promoted_and_demoted(serving):
             client.promote("s", [10**9], "nobody")
         client.demote("s", "stranger")
         assert client.stats("s")["promoted"] == []
+
+
+def test_doubtful_ones_are_kept_on_request(serving, tmp_path):
+    with serving(method="test", doubtful=0.5) as client:
+        answers = client.predict("s", array(60))
+        while client.stats("s")["generation"] < 1:
+            time.sleep(0.02)
+    store = Store.open(tmp_path / "state" / "s" / "rejects.sqlite")
+    threshold = answers[0]["threshold"]
+    doubtful = [answer["score"] for answer in answers if not answer["unknown"] and answer["score"] >= threshold / 2]
+    assert sorted(one.score for one in store.all() if one.accepted) == pytest.approx(sorted(doubtful))
+    assert sum(not one.accepted for one in store.all()) == sum(answer["unknown"] for answer in answers)
 
 
 def test_shutdown_answers_what_waits(serving, model, tmp_path):

@@ -48,7 +48,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=8000)
     bounds = parser.add_argument_group("limits")
     for part in fields(Limits):
-        kind = float if part.name in ("wait", "timeout") else int
+        kind = type(part.default)
         bounds.add_argument(f"--{part.name.replace('_', '-')}", type=kind, default=part.default, help=f"{part.default}")
     parser.set_defaults(command=serve)
 

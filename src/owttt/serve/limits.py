@@ -23,6 +23,7 @@ class Limits:
     snapshot_every  batches
     snapshots       kept per stream
     rejects         kept per stream, for triage; 0 keeps none
+    doubtful        accepted samples are kept, too, that score within this share of the threshold below it; 0 keeps none
     thumbnails      of the last rejects, on the dashboard
     """
 
@@ -33,16 +34,17 @@ class Limits:
     streams: int = 16
     queued: int = 1024
     batch: int = 64
-    wait: float = 0.005
+    wait: float = 0.001
     timeout: float = 30.0
     snapshot_every: int = 50
     snapshots: int = 5
     rejects: int = 2000
+    doubtful: float = 0.0
     thumbnails: int = 12
 
     def __post_init__(self) -> None:
         for part in fields(self):
             value = getattr(self, part.name)
-            least = 0 if part.name in ("wait", "rejects", "thumbnails") else 1
+            least = 0 if part.name in ("wait", "rejects", "doubtful", "thumbnails") else 1
             if not value >= least:
                 raise ValueError(f"{part.name} must be at least {least}, got {value}.")

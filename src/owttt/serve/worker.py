@@ -358,19 +358,22 @@ class Worker:
             _log.exception("stream %s: generation %d was not learned or kept", self.name, self.generation)
 
     def _keep(self, x: Tensor, out: Prediction) -> None:
-        places = (~out.known).nonzero().flatten().tolist()
+        """Keep rejected samples, and doubtful ones if they are asked for."""
         names, threshold = self._names(), float(out.threshold)
+        doubtful = out.scores >= (1 - self.limits.doubtful) * threshold
+        places = (~out.known | doubtful).nonzero().flatten().tolist()
         rejects = []
         for place in places:
             best, score = names[int(out.closed[place])], float(out.scores[place])
             png = picture(x[place])
-            if png is not None:
+            accepted = bool(out.known[place])
+            if png is not None and not accepted:
                 self._thumbnails.append((picture(x[place], 64) or png, best, score))
             assert out.features is not None
             features = out.features[place].float().cpu().numpy()
             kept = x[place].half().cpu().numpy()
             told = threshold if math.isfinite(threshold) else None
-            rejects.append(Reject(score, told, best, features, kept, png, self.generation))
+            rejects.append(Reject(score, told, best, features, kept, png, self.generation, accepted))
         if self.store is not None and rejects:
             try:
                 self.store.add(rejects)
