@@ -5,6 +5,7 @@ from torch.distributions import MultivariateNormal, kl_divergence
 from owttt.functional import (
     Gaussian,
     add_ridge,
+    alignment,
     covariance,
     gaussian_kl,
     ridge,
@@ -45,6 +46,23 @@ def test_symmetric_kl_of_variances():
     full = [Gaussian(g.mean, g.covariance.diag()) for g in (p, q)]
     expected = gaussian_kl(*full) + gaussian_kl(*reversed(full))
     torch.testing.assert_close(symmetric_kl_diagonal(p, q), expected)
+
+
+@pytest.mark.parametrize(("number", "seen"), [(1, 1), (6, 6), (6, 20), (40, 5000)])
+def test_alignment_is_the_distance_of_the_running_gaussian_and_so_is_its_gradient(number, seen):
+    source, state = random_gaussian(1, size=5), random_gaussian(2, size=5)
+    amount, counted = ridge(source.covariance), torch.tensor(seen)
+    features = torch.randn(number, 5, dtype=torch.float64, requires_grad=True)
+    target = running_gaussian(state, features, counted, 1280)
+    literal = symmetric_kl(
+        source, source.covariance.inverse(), Gaussian(target.mean, add_ridge(target.covariance, amount))
+    )
+    expected = torch.autograd.grad(3 * literal, features)[0]
+    distance, found = alignment(features, state, counted, 1280, source, source.covariance.inverse(), amount)
+    torch.testing.assert_close(distance, literal)
+    torch.testing.assert_close(torch.autograd.grad(3 * distance, features)[0], expected)
+    torch.testing.assert_close(found, target)
+    assert not found.covariance.requires_grad
 
 
 def test_gradients():

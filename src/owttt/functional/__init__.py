@@ -11,6 +11,7 @@ from owttt.functional.accuracies import (
 from owttt.functional.gaussians import (
     Gaussian,
     add_ridge,
+    alignment,
     covariance,
     gaussian_kl,
     inverse,
@@ -46,6 +47,7 @@ from owttt.functional.thresholds import evidence_threshold, otsu_threshold, thre
 __all__ = [
     "Gaussian",
     "add_ridge",
+    "alignment",
     "auroc",
     "centered_score",
     "cosine_score",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from owttt._utils.queue import Statistics
-from owttt.functional import Gaussian, add_ridge, full_precision, inverse, ridge, running_gaussian, symmetric_kl, widest
+from owttt.functional import Gaussian, add_ridge, alignment, full_precision, inverse, ridge, widest
 from owttt.source import SourceStats
 
 
@@ -47,11 +47,8 @@ class GlobalAlignment(Statistics):
         features = features.to(self.mean.dtype)
         with full_precision(features.device):
             seen = self.seen + len(features)
-            target = running_gaussian(Gaussian(self.mean, self.covariance), features, seen, self.horizon)
-            distance = symmetric_kl(
-                Gaussian(self.source_mean, self.source_covariance),
-                self.source_inverse,
-                Gaussian(target.mean, add_ridge(target.covariance, self.ridge)),
-            )
-        self.mean, self.covariance, self.seen = target.mean.detach(), target.covariance.detach(), seen
+            now = Gaussian(self.mean, self.covariance)
+            source = Gaussian(self.source_mean, self.source_covariance)
+            distance, target = alignment(features, now, seen, self.horizon, source, self.source_inverse, self.ridge)
+        self.mean, self.covariance, self.seen = target.mean, target.covariance, seen
         return distance

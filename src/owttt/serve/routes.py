@@ -158,7 +158,7 @@ async def events(worker: One, request: Request, streams: All) -> Response:
         while streams.ready and not await request.is_disconnected():
             last = [
                 {"png": base64.b64encode(png).decode(), "best": best, "score": score}
-                for png, best, score in worker.thumbnails()
+                for png, best, score in worker.recent.thumbnails()
             ]
             yield f"data: {json.dumps({**worker.stats(), 'last': last})}\n\n"
             await asyncio.sleep(EVERY)

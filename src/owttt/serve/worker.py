@@ -12,28 +12,24 @@ import math
 import secrets
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar, final
+from typing import Any, TypeVar, final
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from owttt.adapter import Adapter
-from owttt.serve.decoding import picture
 from owttt.serve.limits import Limits
+from owttt.serve.recent import Recent, rejects_of
 from owttt.serve.snapshots import Snapshots
-from owttt.triage.store import Reject, Store
+from owttt.triage.store import Store
 from owttt.types import UNKNOWN, Prediction
 
-RECENT: Final = 512
-"""Answers that statistics are of."""
-BINS: Final = 40
 T = TypeVar("T")
 Answer = dict[str, Any]
 _log = logging.getLogger("owttt.serve")
@@ -81,9 +77,7 @@ class Worker:
         self.frozen = self._frozen_mark.exists()
         self._tell = tell
         self._samples = self._since_snapshot = 0
-        self._recent: deque[tuple[float, str | None, float]] = deque(maxlen=RECENT)
-        """Score, class (None if it was rejected) and latency of the last answers."""
-        self._thumbnails: deque[tuple[bytes, str, float]] = deque(maxlen=limits.thumbnails)
+        self.recent = Recent(limits.thumbnails)
         self._threshold = math.inf
         self._watch: dict[str, float] = {}
         self._queue: deque[_Job | Callable[[], None]] = deque()
@@ -143,7 +137,7 @@ class Worker:
     def reset(self) -> None:
         """Begin anew; snapshots stay."""
         self.adapter.reset()
-        self._recent.clear()
+        self.recent.clear()
         self._keep_change()
 
     def freeze(self, frozen: bool) -> None:
@@ -190,17 +184,11 @@ class Worker:
             raise LookupError("There is no earlier snapshot to go back to.")
         self.generation = found[0]
         self.snapshots.drop_after(self.generation)
-        self._recent.clear()
+        self.recent.clear()
         return self.generation
 
     def stats(self) -> dict[str, Any]:
         """Return what can be said of the stream, as JSON; nobody waits for it."""
-        recent = list(self._recent)
-        scores = np.array([score for score, *_ in recent] or [0.0])
-        labels = [label for _, label, _ in recent]
-        latencies = sorted(latency for *_, latency in recent)
-        edges = np.linspace(0, max(float(scores.max()), 1e-3), BINS + 1)
-        known = np.array([label is not None for label in labels], dtype=bool)
         return {
             "stream": self.name,
             "generation": self.generation,
@@ -209,28 +197,13 @@ class Worker:
             "samples": self._samples,
             "queued": self._queued,
             "threshold": self._threshold if math.isfinite(self._threshold) else None,
-            "rejected": float(1 - known.mean()) if recent else None,
-            "histogram": {
-                "edges": edges.round(4).tolist(),
-                "accepted": np.histogram(scores[: len(recent)][known], edges)[0].tolist() if recent else [],
-                "rejected": np.histogram(scores[: len(recent)][~known], edges)[0].tolist() if recent else [],
-            },
-            "classes": dict(Counter(label for label in labels if label is not None).most_common()),
-            "latency_ms": {
-                share: round(1000 * latencies[min(len(latencies) - 1, int(share[1:]) * len(latencies) // 100)], 2)
-                for share in ("p50", "p99")
-                if latencies
-            },
+            **self.recent.stats(),
             "watch": self._watch,
             "events": [asdict(event) for event in self.adapter.events[-10:]],
             "snapshots": self.snapshots.known,
             "promoted": list(self.adapter.promoted.names),
             "rejects": 0 if self.store is None else len(self.store),
         }
-
-    def thumbnails(self) -> list[tuple[bytes, str, float]]:
-        """Return the last rejects, newest first: a PNG, the class each would have got, its score."""
-        return list(self._thumbnails)[::-1]
 
     def _names(self) -> list[str]:
         classes = self.adapter.classes or tuple(map(str, range(self.adapter.method.source.num_classes)))
@@ -335,8 +308,7 @@ class Worker:
             job.answers += answers[start : start + len(part)]
             start += len(part)
             latency = now - job.arrived
-            for answer in answers[start - len(part) : start]:
-                self._recent.append((answer["score"], None if answer["unknown"] else answer["label"], latency))
+            self.recent.note(answers[start - len(part) : start], latency)
             if not len(job.samples) and not job.future.done():
                 job.future.set_result(job.answers)
                 self._tell(self.name, len(job.answers), sum(a["unknown"] for a in job.answers), latency)
@@ -358,27 +330,17 @@ class Worker:
             _log.exception("stream %s: generation %d was not learned or kept", self.name, self.generation)
 
     def _keep(self, x: Tensor, out: Prediction) -> None:
-        """Keep rejected samples, and doubtful ones if they are asked for."""
-        names, threshold = self._names(), float(out.threshold)
-        doubtful = out.scores >= (1 - self.limits.doubtful) * threshold
-        places = (~out.known | doubtful).nonzero().flatten().tolist()
-        rejects = []
-        for place in places:
-            best, score = names[int(out.closed[place])], float(out.scores[place])
-            png = picture(x[place])
-            accepted = bool(out.known[place])
-            if png is not None and not accepted:
-                self._thumbnails.append((picture(x[place], 64) or png, best, score))
-            assert out.features is not None
-            features = out.features[place].float().cpu().numpy()
-            kept = x[place].half().cpu().numpy()
-            told = threshold if math.isfinite(threshold) else None
-            rejects.append(Reject(score, told, best, features, kept, png, self.generation, accepted))
-        if self.store is not None and rejects:
-            try:
-                self.store.add(rejects)
-            except Exception:
-                _log.exception("stream %s: rejects were not kept", self.name)
+        """Keep what was rejected, and what was doubtful if that is asked for."""
+        rejects = rejects_of(x, out, self._names(), self.generation, self.limits.doubtful)
+        for reject, sample in rejects:
+            if not reject.accepted:
+                self.recent.show(sample, reject.best, reject.score)
+        if self.store is None or not rejects:
+            return
+        try:
+            self.store.add([reject for reject, _ in rejects])
+        except Exception:  # a full disk must not stop answers
+            _log.exception("stream %s: rejects were not kept", self.name)
 
 
 @contextmanager
