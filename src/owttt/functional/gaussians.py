@@ -40,7 +40,8 @@ def inverse(covariance: Tensor) -> Tensor:
         )
     identity = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
     root = torch.linalg.solve_triangular(factor, identity, upper=False)
-    return root.transpose(-2, -1) @ root
+    inverted: Tensor = root.transpose(-2, -1) @ root
+    return inverted
 
 
 def running_gaussian(state: Gaussian, features: Tensor, seen: Tensor, horizon: int, diagonal: bool = False) -> Gaussian:
