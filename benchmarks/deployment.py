@@ -62,11 +62,12 @@ ROWS = (
 ABLATION = (
     Row("test", "test"),
     Row("owttt+", "owttt+"),
-    Row("looks never tell", "owttt+", options={"apart": 1.0}),
-    Row("looks always tell", "owttt+", options={"apart": 0.5}),
-    Row("no pruning", "owttt+", options={"rounds": 0}),
+    Row("nobody is strange", "owttt+", options={"strange": 0.0}),
+    Row("groups are never apart", "owttt+", options={"apart": 0.0}),
+    Row("looks tell nothing", "owttt+", options={"strange": 0.0, "apart": 0.0}),
+    Row("all samples give statistics", "owttt+", options={"keep": 1.0}),
     Row("no margin for the source", "owttt+", options={"margin": 0.0}),
-    Row("no limit", "owttt+", options={"limit": 1.0}),
+    Row("nothing need be known", "owttt+", options={"least": 0.0}),
     Row("no memory", "owttt+", options={"momentum": 1.0}),
     Row("no jumps", "owttt+", options={"jump": 0.99}),
     Row("no rest", "owttt+", options={"rest": 0}),
@@ -80,9 +81,9 @@ def held_out(known: str) -> dict[str, tuple[str, ...]]:
     return {title: (name,) for title, name in single.items()} | {"mixed": ("noise", "mnist", SVHN)}
 
 
-def streams(known: str, number: int, *, ablation: bool) -> Iterator[tuple[Stream, StreamSpec]]:
+def streams(known: str, number: int, chosen: Iterable[str], *, ablation: bool) -> Iterator[tuple[Stream, StreamSpec]]:
     """Yield every stream of the grid, by what it is."""
-    looks = DEVELOPED_ON[0] if ablation else LOOKS
+    looks = DEVELOPED_ON[0] if ablation else chosen
     sets = {name: (name,) for name in DEVELOPED_ON[1]} if ablation else held_out(known)
     for look in looks:
         base = StreamSpec(known=known, corruptions=(look,), num_samples=number, repeat=True)
@@ -106,7 +107,7 @@ def measured(model: str, rows: Iterable[Row], chosen: argparse.Namespace) -> dic
     known = "cifar100" if "cifar100" in model else "cifar10"
     specs = {
         run_of(row, model, stream).digest: (row.title, what, run_of(row, model, stream))
-        for what, stream in streams(known, chosen.known, ablation=chosen.ablation)
+        for what, stream in streams(known, chosen.known, chosen.looks.split(","), ablation=chosen.ablation)
         for row in rows
     }
     found: dict[str, dict[Stream, dict[str, float]]] = defaultdict(dict)
@@ -171,6 +172,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default="cifar10-resnet26,cifar10-vit,cifar10-resnet11,cifar100-resnet11")
     parser.add_argument("--known", type=int, default=512, help="known samples per stream")
+    parser.add_argument("--looks", default=",".join(LOOKS), help="some of the grid's looks, with commas")
     parser.add_argument("--ablation", action="store_true", help="one part of owttt+ less at a time")
     parser.add_argument("--results", type=Path, default=Path("out/deployment"))
     parser.add_argument("--jobs", type=int, default=1)

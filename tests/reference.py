@@ -9,6 +9,7 @@ import itertools
 import math
 from fractions import Fraction
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch.distributions import MultivariateNormal, kl_divergence
@@ -139,22 +140,36 @@ class Reference:
             z, logits = self.forward(self.predicting_model(x), x)
         scores = self.score(z, logits)
         self.scores, self.last_tau = scores, None
+        odd = self.strangers(x)
         if self.released:
-            self.training_scores = (self.training_scores + scores)[-self.window :]
+            self.training_scores = (self.training_scores + self.others(scores, odd))[-self.window :]
             tau = self.tau(self.training_scores)
             self.adapt(x, scores, tau)
             with torch.no_grad():
                 z, logits = self.forward(self.predicting_model(x), x)
-            scores = self.score(z, logits)
-            self.inference_scores = (self.inference_scores + scores)[-self.window :]
+            scores, odd = self.score(z, logits), self.strangers(x)
+            self.inference_scores = (self.inference_scores + self.others(scores, odd))[-self.window :]
             tau = self.tau(self.inference_scores)
-            self.scores, self.last_tau = scores, tau
-            return [-1 if s > tau else self.nearest(f) for s, f in zip(scores, z, strict=True)]
-        self.inference_scores = (self.inference_scores + scores)[-self.window :]
+            self.scores, self.last_tau = self.raised(scores, odd, tau), tau
+            return [-1 if s > tau or o else self.nearest(f) for s, f, o in zip(self.scores, z, odd, strict=True)]
+        self.inference_scores = (self.inference_scores + self.others(scores, odd))[-self.window :]
         tau = self.last_tau = self.tau(self.inference_scores)
-        labels = [-1 if s >= tau else self.nearest(f) for s, f in zip(scores, z, strict=True)]
+        self.scores = self.raised(scores, odd, tau)
+        labels = [-1 if s >= tau or o else self.nearest(f) for s, f, o in zip(scores, z, odd, strict=True)]
         self.adapt(x, scores, tau)
         return labels
+
+    def strangers(self, x):
+        """Samples that are unknown whatever they score: none, but for a method that says so."""
+        return [False] * len(x)
+
+    @staticmethod
+    def others(scores, odd):
+        return [s for s, o in zip(scores, odd, strict=True) if not o]
+
+    def raised(self, scores, odd, tau):
+        highest = max([*self.inference_scores, *scores, *([tau] if tau < math.inf else [])])
+        return [highest if o else s for s, o in zip(scores, odd, strict=True)]
 
     def nearest(self, f):
         cosines = [float(F.cosine_similarity(f, p, dim=0)) for p in self.prototypes]
@@ -527,93 +542,142 @@ def oscr(scores, correct, unknown):
 
 
 def two_groups(points):
-    """2-means by the book: starts along the principal axes, points go to the nearer mean until none moves."""
-    centered = [p - sum(points) / len(points) for p in points]
-    stacked = torch.stack(centered)
-    axes = torch.linalg.eigh(stacked.T @ stacked).eigenvectors.flip(1).T[: min(3, *stacked.shape)]
-    best, least = [False] * len(points), sum(float(p @ p) for p in centered)
-    for axis in axes:
-        second = [float(p @ axis) > 0 for p in centered]
-        for _ in range(30):
-            if not any(second) or all(second):
-                break
-            one, two = (mean_of(centered, second, side) for side in (False, True))
-            moved = [float((p - two) @ (p - two)) < float((p - one) @ (p - one)) for p in centered]
-            if moved == second:
-                break
-            second = moved
-        if not any(second) or all(second):
+    """Ways to part points in two: EM of two Gaussians by the book, from every start, the likeliest first."""
+    seen = plane(points)
+    number, axes = seen.shape
+    starts = []
+    for inside in (lambda v: v > 0, lambda v: v > 1.3, lambda v: v < -1.3, lambda v: abs(v) < 0.35):
+        starts += [inside(seen[:, axis]) for axis in range(axes)]
+    found = []
+    for start in starts:
+        if min(sum(start), number - sum(start)) < 4:
             continue
-        one, two = (mean_of(centered, second, side) for side in (False, True))
-        spread = sum(
-            float((p - (two if s else one)) @ (p - (two if s else one))) for p, s in zip(centered, second, strict=True)
+        belongs = np.where(start, 0.99, 0.01)
+        for _ in range(20):
+            one, two = density(gaussian(seen, 1 - belongs), seen), density(gaussian(seen, belongs), seen)
+            belongs = 1 / (1 + np.exp(np.minimum(700, one - two)))
+        likelihood = np.mean(np.maximum(one, two) + np.log1p(np.exp(-abs(one - two))))
+        second = [bool(b > 0.5) for b in belongs]
+        if min(sum(second), number - sum(second)) >= 4:
+            found.append((likelihood, second))
+    ways = []
+    for _, second in sorted(found, key=lambda pair: -pair[0]):
+        if second not in ways and [not inside for inside in second] not in ways:
+            ways.append(second)
+    return ways
+
+
+def plane(points):
+    """Points along their first four principal axes, in units of the deviation along each."""
+    centered = np.stack([p.numpy() for p in points])
+    centered = centered - centered.mean(axis=0)
+    values, vectors = np.linalg.eigh(centered.T @ centered)
+    columns = []
+    for value, axis in list(zip(values, vectors.T, strict=True))[::-1][: min(4, *centered.shape)]:
+        deviation = math.sqrt(max(value, 0) / len(points))
+        columns.append(
+            centered @ axis / deviation
+            if deviation > 1e-6 * math.sqrt(values[-1] / len(points))
+            else 0 * centered @ axis
         )
-        if spread < least:
-            best, least = second, spread
-    return best
+    return np.stack(columns, axis=1)
 
 
-def mean_of(points, second, side):
-    chosen = [p for p, s in zip(points, second, strict=True) if s == side]
-    return sum(chosen) / len(chosen)
+def gaussian(points, belongs):
+    """Share, mean and covariance of points that belong to a group more or less; few are drawn to a small ball."""
+    total = belongs.sum()
+    mean = (belongs[:, None] * points).sum(axis=0) / total
+    spread = (belongs[:, None] * (points - mean)).T @ (points - mean)
+    ball = np.eye(points.shape[1])
+    return total / len(points), mean, (spread + 10 * 0.1 * ball) / (total + 10) + 1e-4 * ball
+
+
+def density(part, points):
+    """log(π·N(p; μ, Σ)), but for a constant."""
+    share, _, covariance = part
+    return math.log(share) - math.log(np.linalg.det(covariance)) / 2 - distance(part, points) / 2
+
+
+def distance(part, points):
+    _, mean, covariance = part
+    inverse = np.linalg.inv(covariance)
+    away = np.asarray(points) - mean
+    return (away @ inverse * away).sum(axis=1)
 
 
 class Plus(Reference):
-    """Statistics of the known samples, step by step."""
+    """Statistics of the known samples, and who is strange, step by step."""
 
     def __init__(
         self,
         *args,
+        middle,
         momentum=0.3,
         margin=0.08,
         jump=0.1,
-        rounds=2,
-        farthest=None,
-        apart=0.7,
+        strange=0.3,
+        apart=0.5,
+        least=0.1,
+        keep=0.5,
         rest=3,
         chunk=128,
         **options,
     ):
         super().__init__(*args, **options)
         self.momentum, self.margin, self.jump = momentum, margin, jump
-        self.rounds, self.apart, self.chunk = rounds, apart, chunk
-        self.farthest = farthest
+        self.strange, self.apart, self.least, self.keep, self.chunk = strange, apart, least, keep, chunk
+        self.middle = middle
         self.source_model = copy.deepcopy(self.model)
         self.present = copy.deepcopy(self.model)
+        self.moved = False
         self.gathered = []
         self.moves = []
-        self.rest, self.pause, self.waiting, self.look = rest, 0, 0, None
-        self.rested = self.glances = 0
+        self.rest, self.pause, self.waiting, self.look, self.parts = rest, 0, 0, None, None
+        self.rested = self.glances = self.rejected = self.recalled = 0
+
+    STATE = ("pause", "waiting", "look", "parts", "rested", "moved", "rejected", "recalled")
 
     def predicting_model(self, x):
         if len(x) < self.chunk:
             return self.present
-        now = (self.pause, self.waiting, self.look, self.rested, len(self.moves))
-        model = self.found(x)
-        self.pause, self.waiting, self.look, self.rested = now[:4]
-        del self.moves[now[4] :]
-        return model
+        return self.found_only(x)[0]
+
+    def strangers(self, x):
+        if len(x) < self.chunk:
+            return self.remembered(x)
+        return self.found_only(x)[1]
+
+    def found_only(self, x):
+        """What `found` returns, without anything being remembered."""
+        before, number = {name: getattr(self, name) for name in self.STATE}, len(self.moves)
+        found = self.found(x)
+        for name, value in before.items():
+            setattr(self, name, value)
+        del self.moves[number:]
+        return found
 
     def adapt(self, x, scores, tau):
         with torch.no_grad():
             if len(x) >= self.chunk:
-                self.present = self.found(x)
+                self.present, _ = self.found(x)
                 return
             self.gathered += list(x)
             if len(self.gathered) >= self.chunk:
-                self.present = self.found(torch.stack(self.gathered))
+                self.present, _ = self.found(torch.stack(self.gathered))
                 self.gathered = []
             elif len(self.gathered) - len(x) < 32 <= len(self.gathered):
                 sample = torch.stack(self.gathered)
                 now, then = (
-                    self.middle(self.known_scores(model, sample)) for model in (self.present, self.source_model)
+                    self.quarter(self.known_scores(model, sample)) for model in (self.present, self.source_model)
                 )
                 if then < (1 - self.margin) * now:
-                    self.present, self.waiting = copy.deepcopy(self.source_model), 0
+                    self.present, self.waiting, self.parts = copy.deepcopy(self.source_model), 0, None
+                    self.moved = False
                     self.glances += 1
 
     def known_scores(self, model, x):
-        return self.score(*self.forward(model, x))
+        with torch.no_grad():
+            return self.score(*self.forward(model, x))
 
     def measured(self, x):
         """The source model with the statistics of x, layer after layer."""
@@ -640,70 +704,148 @@ class Plus(Reference):
             mine.running_var.copy_((1 - share) * square_a + share * square_b - mean**2)
         return out
 
-    def looks(self, x):
+    def looks(self, x, scale=None):
         with torch.no_grad():
             h = self.source_model.conv(x)
         means = torch.tensor([[float(c.mean()) for c in image] for image in h], dtype=h.dtype)
         deviations = torch.tensor([[float(c.std(correction=0)) for c in image] for image in h], dtype=h.dtype)
-        scale = deviations.mean(dim=0)
-        return torch.cat((means / scale, torch.log(deviations / scale + 1e-3)), dim=1)
+        scale = deviations.mean(dim=0) if scale is None else scale
+        return torch.cat((means / scale, torch.log(deviations / scale + 1e-3)), dim=1), scale
 
-    def rests(self, each):
+    def rests(self, x):
         """Whether samples look, in the mean, as they did at the last search, and the search may rest."""
+        if not self.waiting:
+            return False
+        each, _ = self.looks(x, self.look[1])
         mean = each.mean(dim=0)
         spread = sum(float(((row - mean) ** 2).sum()) for row in each) / len(each)
-        moved = float(((mean - self.look) ** 2).sum()) if self.waiting else 0.0
-        return self.waiting > 0 and moved <= 8 * 2 * spread / len(each)
+        return float(((mean - self.look[0]) ** 2).sum()) <= 8 * 2 * spread / len(each)
+
+    def remembered(self, x):
+        """Who is strange by the parts found last: whose likeliest part is a strange one, and who lies inside of it."""
+        if self.parts is None or len(self.parts[2]) < 2:
+            return [False] * len(x)
+        self.recalled += 1
+        center, axes, parts = self.parts
+        strange = []
+        for row in self.looks(x, self.look[1])[0]:
+            point = [((row - center) @ axes).numpy()]
+            densities = [float(density(part, point)[0]) for part in parts]
+            best = densities.index(max(densities))
+            strange.append(best > 0 and float(distance(parts[best], point)[0]) <= 16)
+        return strange
 
     def found(self, x):
-        each = self.looks(x)
-        if self.rests(each):
+        if self.rests(x):
             self.waiting -= 1
             self.rested += 1
-            return self.present
-        found, jumped = self.searched(x)
-        self.look = each.mean(dim=0)
+            return self.present, self.remembered(x)
+        points, scale = self.looks(x)
+        part, split, tried = self.parted(x, list(points))
+        self.look = (points.mean(dim=0), scale)
+        self.parts = self.parts_of(points, part)
+        found, jumped = self.judged(x, part, split, tried)
         self.pause = 0 if jumped else min(self.rest, 2 * self.pause + 1)
         self.waiting = self.pause
-        return found
+        self.rejected += sum(p > 0 for p in part)
+        return found, [p > 0 for p in part]
 
-    def searched(self, x):
-        with torch.no_grad():
-            second = torch.tensor(two_groups(list(self.looks(x))))
-            anchor = torch.ones(len(x), dtype=torch.bool)
-            if min(int(second.sum()), int((~second).sum())) >= 24:
-                medians = [self.middle(self.known_scores(self.measured(x[g]), x[g])) for g in (second, ~second)]
-                anchor = second if medians[0] <= medians[1] else ~second
-            members = [i for i in range(len(x)) if anchor[i]]
-            models = {
-                "source": self.source_model,
-                "in use": self.present,
-                "batch": self.measured(x),
-                "part": self.measured(x[anchor]),
-            }
-            scores = {name: self.known_scores(model, x[members]) for name, model in models.items()}
-            middle = {name: self.middle(values) for name, values in scores.items()}
-            best = "in use"
-            if middle["batch"] < 0.98 * middle[best]:
-                best = "batch"
-            others = self.known_scores(models["part"], x[~anchor]) if len(members) < len(x) else []
-            higher = [a > b for a in others for b in scores["part"]]
-            if others and sum(higher) >= self.apart * len(higher) and middle["part"] < 0.98 * middle[best]:
-                best = "part"
-            if not middle[best] < (1 - self.margin) * middle["source"]:
-                best = "source"
-            self.moves.append(best)
-            quarter = float(torch.tensor(scores[best], dtype=torch.float64).quantile(0.25))
-            if best == "in use" or (best != "source" and quarter > self.farthest):
-                return self.present, False
-            found = models[best]
-            for _ in range(self.rounds if best == "batch" else 0):
-                values = self.known_scores(found, x)
-                found = self.measured(x[[v <= self.middle(values) for v in values]])
-            if middle[best] < (1 - self.jump) * middle["in use"]:
-                return found, True
-            return self.mix(self.present, found, self.momentum), False
+    def parts_of(self, points, part):
+        center = points.mean(dim=0)
+        _, values, vectors = torch.linalg.svd(points - center, full_matrices=False)
+        axes = vectors[:4].T / (values[:4] / len(points) ** 0.5)
+        seen = ((points - center) @ axes).numpy()
+        return (
+            center,
+            axes,
+            [gaussian(seen, np.array([float(p == number) for p in part])) for number in range(max(part) + 1)],
+        )
+
+    def parted(self, x, points):
+        """Set groups aside that are strange, one after the other."""
+        tried = {"source": self.known_scores(self.source_model, x), "in use": self.known_scores(self.present, x)}
+        part = [0] * len(x)
+        split = self.split(x, points, part, tried)
+        for number in (1, 2, 3):
+            if split["likeness"] < self.least or split["others"] >= self.strange * split["likeness"]:
+                break
+            part = [number if p == 0 and i not in split["anchor"] else p for i, p in enumerate(part)]
+            split = self.split(x, points, part, tried)
+        return part, split, tried
+
+    def likeness(self, *lists):
+        return max(2 * sum(s <= self.middle for s in scores) / len(scores) for scores in lists)
+
+    def split(self, x, points, part, tried):
+        left = [i for i, p in enumerate(part) if p == 0]
+
+        def some(name, group):
+            return [tried[name][i] for i in group]
+
+        def alike(group):
+            return self.likeness(some("source", group), some("in use", group))
+
+        pairs = []
+        for way in two_groups([points[i] for i in left]):
+            pair = [[i for i, second in zip(left, way, strict=True) if second == side] for side in (True, False)]
+            if min(map(len, pair)) >= 8:
+                pairs.append(pair)
+        if not pairs:
+            own = self.measured(x[left])
+            scores = self.known_scores(own, x[left])
+            known = max(self.likeness(scores), alike(left))
+            return {"anchor": left, "own": own, "scores": scores, "likeness": known, "others": 1.0}
+        chosen = pairs[0]
+        for pair in pairs:
+            low, high = sorted(alike(group) for group in pair)
+            if low + 2 / min(map(len, pair)) < self.strange * high:
+                chosen = pair
+                break
+        own = {}
+        for index, group in enumerate(chosen):
+            if len(group) >= 16:
+                model = self.measured(x[group])
+                own[index] = (model, self.known_scores(model, x[group]))
+        index = min(own, key=lambda i: self.quarter(own[i][1]))
+        anchor, rest = chosen[index], chosen[1 - index]
+        model, scores = own[index]
+        others = max(self.likeness(self.known_scores(model, x[rest])), alike(rest))
+        if 1 - index in own:
+            others = max(others, self.likeness(own[1 - index][1]))
+        known = max(self.likeness(scores), alike(anchor))
+        return {"anchor": anchor, "own": model, "scores": scores, "likeness": known, "others": others + 2 / len(rest)}
+
+    def judged(self, x, part, split, tried):
+        left = [i for i, p in enumerate(part) if p == 0]
+        apart = split["others"] < self.apart * split["likeness"]
+        anchor = split["anchor"] if apart else left
+        every = self.measured(x[left])
+        scores = self.known_scores(every, x[left])
+        share = min(1.0, max(self.keep, 2 * self.likeness(scores)))
+        if share < 1:
+            limit = float(torch.tensor(scores, dtype=torch.float64).quantile(share))
+            every = self.measured(x[[i for i, s in zip(left, scores, strict=True) if s <= limit]])
+        models = {"source": self.source_model, "in use": self.present, "every": every, "own": split["own"]}
+        values = {name: self.known_scores(model, x[anchor]) for name, model in models.items()}
+        quarter = {name: self.quarter(scores) for name, scores in values.items()}
+        best = "in use"
+        if quarter["every"] < 0.98 * quarter[best]:
+            best = "every"
+        if apart and quarter["own"] < 0.98 * quarter[best]:
+            best = "own"
+        if not quarter[best] < (1 - self.margin) * quarter["source"]:
+            best = "source"
+        self.moves.append(best)
+        if best == "in use" or (best == "source" and not self.moved):
+            return self.present, False
+        if best != "source" and self.likeness(values[best]) < self.least:
+            return self.present, False
+        self.moved = True
+        if quarter[best] < (1 - self.jump) * quarter["in use"]:
+            self.moved = best != "source"
+            return models[best], True
+        return self.mix(self.present, models[best], self.momentum), False
 
     @staticmethod
-    def middle(values):
-        return sorted(values)[(len(values) - 1) // 2]
+    def quarter(values):
+        return float(torch.tensor(values, dtype=torch.float64).quantile(0.25))

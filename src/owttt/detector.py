@@ -24,7 +24,7 @@ from owttt.functional import (
     otsu_threshold,
 )
 from owttt.source import SourceStats
-from owttt.types import Forward, Verdict
+from owttt.types import Forward, Strangers, Verdict
 
 Score = Callable[[Forward, SourceStats], Tensor]
 """Scores `(B,)` of a batch, high = unknown, any finite range."""
@@ -65,6 +65,9 @@ class NamedScore:
 
 DEFAULT_SCORE: Final = "cosine"
 DEFAULT_THRESHOLD: Final = "evidence"
+FEW_STRANGERS: Final = 0.05
+LEFT_UNKNOWN: Final = 0.1
+"""Where so many samples are distinct strangers, these are what is unknown, and of the others a tenth at most."""
 _OLD_SPELLINGS: Final = {"centred": "centered"}
 SCORES: Final[dict[str, NamedScore]] = {
     score.name: score
@@ -146,11 +149,14 @@ class Evidence:
         told = hashlib.sha256(repr(self.quantiles).encode()).hexdigest()[:8]
         return f"Evidence(budget={self.budget}, quantiles={told})"
 
-    def __call__(self, scores: Tensor) -> Tensor:
-        """Return the threshold of a window of scores."""
+    def __call__(self, scores: Tensor, explained: float = 0.0) -> Tensor:
+        """Return the threshold of a window of scores; distinct strangers, a share of the stream, are no part of it."""
         if not self.quantiles:
             raise ValueError("A threshold by evidence needs the quantiles of source scores; `wrap` gives it these.")
-        return evidence_threshold(scores, torch.tensor(self.quantiles, dtype=torch.float64), self.budget)
+        found = evidence_threshold(scores, torch.tensor(self.quantiles, dtype=torch.float64), self.budget)
+        if explained < FEW_STRANGERS:
+            return found
+        return torch.maximum(found, scores.quantile(1 - LEFT_UNKNOWN))
 
 
 THRESHOLDS: Final[dict[str, Threshold]] = {
@@ -234,6 +240,7 @@ class Detector(nn.Module):
         self.score = score
         self.threshold = threshold
         self.window = Queue(window, (), like)
+        self.explained = Queue(window, (), like)
 
     def scores(self, out: Forward, source: SourceStats) -> Tensor:
         """Return the batch's scores, checked."""
@@ -252,17 +259,42 @@ class Detector(nn.Module):
         return scores.to(self.window.items.dtype)
 
     @torch.no_grad()
-    def judge(self, scores: Tensor, *, seen: bool = False) -> Verdict:
+    def judge(self, scores: Tensor, *, strangers: Strangers | None = None, seen: bool = False) -> Verdict:
         """Hold a batch's scores against the threshold of the window they are part of; nothing is remembered.
 
-        If the samples were `seen`, the window has scores of them already.
+        Strangers are unknown whatever they score: they are no part of the window, and their scores are raised to the
+        threshold and to the highest around. If the samples were `seen`, the window has scores of them already.
         """
-        window = self.window.values if seen else self.window.joined(scores)
-        threshold = torch.as_tensor(self.threshold(window)).to(scores)
+        odd, explained = _strange(scores, strangers)
+        window = self.window.values if seen else self.window.joined(scores[~odd])
+        recent = self.explained.values if seen else self.explained.joined(explained)
+        threshold = torch.as_tensor(self._threshold(window, float(recent.mean()))).to(scores)
         if threshold.dim() != 0 or threshold.isnan():
             raise ValueError(f"A threshold must be one number, got {threshold.tolist()}.")
-        return Verdict(scores, threshold, known=scores < threshold)
+        known = (scores < threshold) & ~odd
+        if bool(odd.any()):
+            highest = torch.cat((window.to(scores), scores, threshold[None].nan_to_num(posinf=-math.inf))).amax()
+            scores = scores.where(~odd, highest)
+        return Verdict(scores, threshold, known)
 
-    def observe(self, scores: Tensor) -> None:
-        """Remember a batch's scores."""
-        self.window.push(scores)
+    def _threshold(self, window: Tensor, explained: float) -> Tensor | float:
+        """Return the threshold of a window of scores, a share of the samples being distinct strangers."""
+        if not len(window):
+            return math.inf
+        if isinstance(self.threshold, Evidence):
+            return self.threshold(window, explained)
+        return self.threshold(window)
+
+    def observe(self, scores: Tensor, strangers: Strangers | None = None) -> None:
+        """Remember a batch's scores, but for those of strangers."""
+        odd, explained = _strange(scores, strangers)
+        self.window.push(scores[~odd])
+        self.explained.push(explained)
+
+
+def _strange(scores: Tensor, strangers: Strangers | None) -> tuple[Tensor, Tensor]:
+    """Return which samples are strangers, and which of these are distinct."""
+    none = torch.zeros_like(scores, dtype=torch.bool)
+    if strangers is None:
+        return none, none
+    return strangers.which, strangers.which if strangers.distinct else none

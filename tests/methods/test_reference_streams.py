@@ -156,56 +156,69 @@ def test_ttac_with_class_variances():
     torch.testing.assert_close(mine.method.network.model.conv.weight, theirs.model.conv.weight, rtol=1e-5, atol=1e-7)
 
 
+def plus_pair(world, order, **options):
+    """`owttt+`, and what it is held against; what source samples score is drawn, see test_scores_of_the_source."""
+    adapter = wrap(world.model, "owttt+", source=world.source, order=order, preset="paper", **options)
+    more = {"middle": adapter.method.middle, "released": ORDERS[order]}
+    return adapter, reference.Plus(world.model, world.x, world.y, CLASSES, **more, **options)
+
+
+def in_use(literal):
+    layers = reference.batch_norm_layers(literal.present)
+    return torch.stack((torch.cat([a.running_mean for a in layers]), torch.cat([a.running_var for a in layers])))
+
+
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(
-    "options",
+    ("options", "shown"),
     [
-        {"chunk": 60},
-        {"chunk": 100},
-        {"chunk": 60, "momentum": 1.0, "jump": 0.9},
-        {"chunk": 60, "margin": 0.0, "rounds": 0},
-        {"chunk": 60, "jump": 0.0, "rounds": 1},
-        {"chunk": 60, "limit": 0.05},
-        {"chunk": 60, "apart": 0.5},
-        {"chunk": 60, "rest": 0},
-        {"chunk": 60, "rest": 1},
+        ({}, {"every"}),
+        ({"chunk": 100}, {"every"}),
+        ({"momentum": 1.0, "jump": 0.9}, {"every"}),
+        ({"margin": 0.0, "keep": 1.0}, {"every"}),
+        ({"jump": 0.0, "keep": 0.8}, {"every"}),
+        ({"least": 1.0}, {"every"}),
+        ({"strange": 0.9}, {"every"}),
+        ({"rest": 0}, {"every"}),
+        ({"rest": 1}, {"every"}),
     ],
     ids=str,
 )
-def test_plus(order, options):
-    options = dict(options)
+def test_plus(order, options, shown):
     world = make_world(batch=80)
-    adapter = wrap(world.model, "owttt+", source=world.source, order=order, preset="paper", **options)
-    options["farthest"] = adapter.method.farthest  # drawn, see test_scores_of_the_source
-    options.pop("limit", None)
-    literal = reference.Plus(world.model, world.x, world.y, CLASSES, released=ORDERS[order], **options)
+    adapter, literal = plus_pair(world, order, **{"chunk": 60, **options})
     for x, _ in world.stream:
         out = adapter(x)
         assert out.labels.tolist() == literal.step(x)
         torch.testing.assert_close(out.scores.tolist(), literal.scores, rtol=1e-6, atol=1e-9)
-        layers = reference.batch_norm_layers(literal.present)
-        expected = torch.stack(
-            (torch.cat([a.running_mean for a in layers]), torch.cat([a.running_var for a in layers]))
-        )
-        torch.testing.assert_close(adapter.method.present, expected, rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(adapter.method.present, in_use(literal), rtol=1e-6, atol=1e-9)
     assert bool(literal.rested) == (options.get("rest", 3) > 0), "the search must rest, or the test does not show it"
-    used = {"part"} if "apart" in options else {"batch"}
-    assert used <= set(literal.moves), "this must be in play, or the test shows nothing"
+    assert shown <= set(literal.moves), "this must be in play, or the test shows nothing"
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("strange", [0.3, 0.0])
+def test_plus_rejects_strangers(order, strange):
+    """A third of the samples are bright noise, which is unknown by its looks; batches of 9 remember them."""
+    world = make_world(batch=80)
+    adapter, literal = plus_pair(world, order, chunk=60, strange=strange)
+    noise = torch.randn(400, 1, 8, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x = (2 * world.x + 3)[:200]
+    x[::3] = 4 * noise[: len(x[::3])] - 6
+    for part in (*x.split(80)[:2], *x[160:].split(9)):
+        out = adapter(part)
+        assert out.labels.tolist() == literal.step(part)
+        torch.testing.assert_close(out.scores.tolist(), literal.scores, rtol=1e-6, atol=1e-9)
+    assert bool(literal.rejected) == bool(literal.recalled) == bool(strange)
+    assert strange or "own" in literal.moves, "this must be in play, or the test shows nothing"
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_plus_in_small_batches_goes_back_to_the_source(order):
     """A corrupted stream, then clean samples in batches of 7: statistics of what is gone are left at a glance."""
     world = make_world(batch=80)
-    adapter = wrap(world.model, "owttt+", source=world.source, order=order, preset="paper", chunk=60)
-    literal = reference.Plus(
-        world.model, world.x, world.y, CLASSES, released=ORDERS[order], chunk=60, farthest=adapter.method.farthest
-    )
+    adapter, literal = plus_pair(world, order, chunk=60)
     for x in (*(2 * world.x + 3).split(80), *world.x[:140].split(7)):
         assert adapter(x).labels.tolist() == literal.step(x)
-        layers = reference.batch_norm_layers(literal.present)
-        expected = torch.stack(
-            (torch.cat([a.running_mean for a in layers]), torch.cat([a.running_var for a in layers]))
-        )
-        torch.testing.assert_close(adapter.method.present, expected, rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(adapter.method.present, in_use(literal), rtol=1e-6, atol=1e-9)
     assert literal.glances, "this must be in play, or the test shows nothing"

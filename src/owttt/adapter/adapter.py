@@ -369,7 +369,7 @@ class Adapter(nn.Module):
                     return
                 detector = self.detector if self.order == PREDICT_THEN_ADAPT else self.training_detector
                 scores = detector.scores(out, self.method.source)
-                batch, verdict = enough, detector.judge(scores, seen=True)
+                batch, verdict = enough, detector.judge(scores, strangers=out.strangers, seen=True)
             self.method.pace = pace(len(batch))
         self.method.adapt(batch, out, replace(verdict, known=verdict.known & (self._claims(out) < 0)))
 
@@ -435,7 +435,8 @@ class Adapter(nn.Module):
     def _answer(self, batch: Any) -> Prediction:
         """Predict only."""
         out = self._forward(batch)
-        return self._prediction(out, self.detector.judge(self.detector.scores(out, self.method.source)))
+        scores = self.detector.scores(out, self.method.source)
+        return self._prediction(out, self.detector.judge(scores, strangers=out.strangers))
 
     def _forward(self, x: Any) -> Forward:
         """Run the network; samples whose features are nothing like the source's are told apart."""
@@ -467,14 +468,16 @@ class Adapter(nn.Module):
         with torch.set_grad_enabled(graph):
             out = self._forward(x)
         scores = detector.scores(out, self.method.source)
-        verdict = detector.judge(scores)
-        detector.observe(scores)
+        verdict = detector.judge(scores, strangers=out.strangers)
+        detector.observe(scores, out.strangers)
         return out, verdict
 
     def _prediction(self, out: Forward, verdict: Verdict) -> Prediction:
         """Answer a batch; a score of exactly τ is unknown in the paper, and known in the authors' program."""
         paper = self.order == PREDICT_THEN_ADAPT
         unknown = verdict.unknown if paper else verdict.scores > verdict.threshold
+        if out.strangers is not None:
+            unknown = unknown | out.strangers.which
         prototypes = None if self.classifier == "head" else self.method.source.prototypes
         answer = answers(out, verdict, unknown, prototypes, self.classes)
         if not len(self.promoted):

@@ -96,7 +96,8 @@ class Run:
         """What decides the numbers besides the spec: model, data, and the version of the algorithm."""
         prints = {"algorithm": ALGORITHM, "model": _fingerprint(self.model), "data": _data(_essence(self.spec))}
         code = {name: plugins.source_digest(name) for name in (self.spec.method, self.spec.score) if _is_foreign(name)}
-        return {**prints, "code": code} if code else prints
+        version = type(self.adapter.method).version
+        return prints | ({"code": code} if code else {}) | ({"method": version} if version > 1 else {})
 
     def steps(self) -> Iterator[Step]:
         """Show the adapter the stream once, and yield after every batch."""

@@ -36,6 +36,9 @@ class Method(nn.Module, ABC):
     color: ClassVar[str | None] = None
     """Its color in pictures."""
 
+    version: ClassVar[int] = 1
+    """Raised whenever a change of the method alone changes the numbers of its runs."""
+
     gathers: ClassVar[bool] = False
     """Whether it gathers small batches by itself until it has enough samples to learn from."""
 

@@ -2,23 +2,26 @@
 
 What corruption does to a network is undone for the most part by the statistics it normalizes with, if these are of the
 known samples only; of a batch that is half unknown they make things worse. Which samples are known cannot be seen from
-scores before the statistics are right, but two other things can:
+scores before the statistics are right, but it can be seen of groups. With Q(½) the median of the source's scores
+1 - max cos, the likeness of samples with scores s is how many of them score like the source's better half:
 
-1. looks       Unknown samples whose statistics differ enough to do harm look different at the first layer. 2-means of
-               the samples' first-layer moments finds two groups (`looks`, `two_groups`).
+    likeness = (share of s <= Q(½)) / ½                  1 for the source itself, near 0 for unknown samples
+
+1. looks       Most kinds of unknown samples look different at the first layer. A mixture of two Gaussians of the
+               samples' first-layer moments finds two groups (`looks`, `two_groups`).
 2. anchor      Each group is run with its own statistics. Known samples are then close to the prototypes whatever their
-               corruption was; unknown ones, normalized like this, still are not. The group with the lower median score
-               1 - max cos is the anchor. Its own statistics count only if looks do tell: with these the other group
-               must score higher, in `apart` of all pairs of samples.
-3. evidence    Statistics are judged by the median score that the anchor has with them. Of those in use, of the batch
-               and of the anchor the best are taken, the earlier ones unless others are better by 2 %; but the source's
-               unless these are better by `margin`.
-4. pruning     Those of the whole batch are mixed with unknown samples that look like known ones; if they are taken, the
-               half with the lowest scores gives the statistics, `rounds` times.
-5. memory      Statistics in use move by `momentum` towards those found; where these are better on the anchor by `jump`
-               the stream has changed, and they are taken as they are. If not even a quarter of the anchor scores like
-               the `limit` of source samples that score lowest, nothing here is known, and nothing moves, unless back
-               to the source's.
+               corruption was; unknown ones still are not. The group with the lower median score is the anchor.
+3. strangers   If the other group is alike with no statistics at hand (its own, the anchor's, those in use, the
+               source's), its likeness being below `strange` times that of the anchor, it is unknown: it is rejected
+               whatever it scores, and what is left is looked at again, up to `PARTS` times.
+4. evidence    Statistics are judged by the lower quartile of the scores that samples have with them: of the anchor if
+               the other group's likeness is below `apart` times that of the anchor, else of all that is left. Those in
+               use, of all that is left (where few are alike, of the share 2·likeness of it that scores lowest, at least
+               `keep`) and, if groups are apart, of the anchor alone are tried; the best are taken, the earlier ones
+               unless others are better by 2 %, but the source's unless these are better by `margin`. Where a likeness
+               is below `least` nothing is known, and nothing moves, unless back to the source's.
+5. memory      Statistics in use move by `momentum` towards those found; where these are better by `jump` the stream has
+               changed, and they are taken as they are. How strangers look is remembered, too.
 6. rest        While samples look as they did at the last search, in the mean, the search rests: for 1, then for up to
                `rest` batches after searches that found no change. Most batches cost little more than one pass then.
 
@@ -38,14 +41,15 @@ from torch import Tensor
 from owttt.functional import nearest_score, two_groups
 from owttt.methods.base import Method
 from owttt.methods.gathering import Gathered, zeros_like_source
+from owttt.methods.looks import PARTS, KeptLooks, Looks, described, scale_of
 from owttt.network.inputs import Batch
 from owttt.network.statistics import looks, mixed, normalization
-from owttt.types import Forward, Verdict
+from owttt.types import Forward, Strangers, Verdict
 
-LEAST_GROUP: Final = 24
+LEAST_GROUP: Final = 16
 """Samples that a group must have for statistics of its own."""
-QUARTER: Final = 0.25
-"""The share of the anchor that must score like known samples."""
+LEAST_STRANGERS: Final = 8
+"""Samples that a group must have to be looked at at all."""
 TIE: Final = 0.02
 """The share of a score below which a difference does not count."""
 GLANCE: Final = 32
@@ -56,26 +60,42 @@ SAME: Final = 8.0
 
 @dataclass(frozen=True)
 class _Candidate:
-    """Statistics, and the scores that the anchor has with them."""
+    """Statistics, and the scores that some samples have with them."""
 
     statistics: Tensor
     scores: Tensor
 
     @property
-    def median(self) -> float:
-        return float(self.scores.median())
+    def quarter(self) -> float:
+        """The lower quartile: among samples some of which are unknown, that of known ones."""
+        return float(self.scores.quantile(0.25))
 
     def better(self, other: _Candidate, by: float) -> bool:
-        return self.median < (1 - by) * other.median
+        return self.quarter < (1 - by) * other.quarter
+
+    def of(self, some: Tensor) -> _Candidate:
+        """Return the same, judged by some of the samples."""
+        return _Candidate(self.statistics, self.scores[some])
+
+
+@dataclass(frozen=True)
+class _Split:
+    """Two groups of samples: the anchor, with its own statistics and its likeness, and that of the others."""
+
+    anchor: Tensor
+    own: _Candidate
+    likeness: float
+    others: float
 
 
 @dataclass(frozen=True)
 class _Found:
-    """The statistics for a batch, how it looks in the mean, and what the search, if there was one, made of it."""
+    """The statistics for a batch, who is strange in it, how it looks, and what the search, if there was one, did."""
 
     statistics: Tensor
+    strangers: Strangers
     look: Tensor
-    searched: bool = True
+    parts: Looks | None = None
     jumped: bool = False
 
 
@@ -84,6 +104,7 @@ class Plus(Method):
     """Statistics of the known samples, found by evidence. Options: see the steps above."""
 
     name = "owttt+"
+    version = 2
     cost = 2.9
     color = "#7a3fb0"
     gathers = True
@@ -98,9 +119,10 @@ class Plus(Method):
         momentum: float = 0.3,
         margin: float = 0.08,
         jump: float = 0.1,
-        rounds: int = 2,
-        limit: float = 0.75,
-        apart: float = 0.7,
+        strange: float = 0.3,
+        apart: float = 0.5,
+        least: float = 0.1,
+        keep: float = 0.5,
         rest: int = 3,
         chunk: int = 128,
     ) -> None:
@@ -109,12 +131,12 @@ class Plus(Method):
             raise ValueError(f"momentum is a share above 0 and up to 1, got {momentum}.")
         if not 0 <= margin < 1 or not 0 <= jump < 1:
             raise ValueError(f"margin and jump are shares of a score, from 0 to below 1, got {margin} and {jump}.")
-        if rounds < 0:
-            raise ValueError(f"rounds of pruning are counted from 0, got {rounds}.")
-        if not 0 < limit <= 1:
-            raise ValueError(f"limit is a share of the source's samples, above 0 and up to 1, got {limit}.")
-        if not 0.5 <= apart <= 1:
-            raise ValueError(f"apart is a share of pairs, from 0.5 to 1, got {apart}.")
+        if not 0 <= strange <= 1 or not 0 <= apart <= 1 or not 0 <= least <= 1:
+            raise ValueError(
+                f"strange, apart and least are shares of a likeness, from 0 to 1, got {strange}, {apart} and {least}."
+            )
+        if not 0 < keep <= 1:
+            raise ValueError(f"keep is a share of the samples, above 0 and up to 1, got {keep}.")
         if rest < 0:
             raise ValueError(f"rest is a number of batches, from 0, got {rest}.")
         if chunk < LEAST_GROUP:
@@ -122,34 +144,36 @@ class Plus(Method):
         self.momentum = momentum
         self.margin = margin
         self.jump = jump
-        self.rounds = rounds
-        self.limit = limit
+        self.strange = strange
         self.apart = apart
+        self.least = least
+        self.keep = keep
         self.rest = rest
         self.chunk = chunk
 
     def setup(self) -> None:
-        """Start with the source's statistics, and with nothing gathered."""
+        """Start with the source's statistics, with nothing gathered and nobody strange."""
         self.normalization = normalization(self.network, self.source)
         self.register_buffer("present", self.normalization.source.clone())
-        self.register_buffer("look", looks(self.network, zeros_like_source(self.source)).mean(dim=0))
+        self.kept = KeptLooks(looks(self.network, zeros_like_source(self.source)))
+        self.register_buffer("look", torch.zeros_like(self.kept.now.center))
         self.register_buffer("pause", torch.zeros((), dtype=torch.long, device=self.present.device))
         self.register_buffer("waiting", torch.zeros_like(self.pause))
         quantiles = self.source.score_quantiles()
         assert quantiles is not None
-        self.farthest = float(quantiles.quantile(self.limit))
+        self.middle = float(quantiles.quantile(0.5))
         self.gathered = Gathered(self.source, self.chunk)
 
     @torch.no_grad()
     def forward(self, x: Batch) -> Forward:
         """Answer a batch with the statistics found in it, or with those in use if it is small."""
-        found = None if len(x) < self.chunk else self._found(x)
-        out = self.normalization.run(x, self.present if found is None else found.statistics)
-        return Forward(out.features, out.logits, found)
+        found = self._found(x) if len(x) >= self.chunk else self._recalled(x)
+        out = self.normalization.run(x, found.statistics)
+        return Forward(out.features, out.logits, found, found.strangers)
 
     @torch.no_grad()
     def adapt(self, x: Batch, out: Forward, verdict: Verdict) -> None:
-        """Keep the statistics that a batch was answered with; gather small ones until there are enough samples."""
+        """Keep what was found in a batch; gather small ones until there are enough samples."""
         del verdict
         if len(x) >= self.chunk:
             self._keep(out.note)
@@ -158,72 +182,129 @@ class Plus(Method):
         elif len(self.gathered) - len(x) < GLANCE <= len(self.gathered):
             self._glance(self.gathered.so_far(x))
 
+    def watch(self) -> dict[str, float]:
+        """Say how many kinds of strangers are remembered."""
+        return {"strange looks": float(self.kept.now.strangers)}
+
     def _glance(self, x: Batch) -> None:
         """Go back to the source's statistics if they suit these samples better than those in use."""
         source, in_use = (self._tried(x, at) for at in (self.normalization.source, self.present))
         if source.better(in_use, by=self.margin):
             self.present.copy_(source.statistics)
+            self.kept.forget()
             self.waiting.zero_()
 
     def _keep(self, found: _Found) -> None:
         """Use what was found from here on, and rest for longer the less there is to find."""
         self.present.copy_(found.statistics)
-        if not found.searched:
+        if found.parts is None:
             self.waiting -= 1
             return
+        self.kept.keep(found.parts)
         self.look.copy_(found.look)
         self.pause.fill_(0 if found.jumped else min(self.rest, 2 * int(self.pause) + 1))
         self.waiting.copy_(self.pause)
 
+    def _recalled(self, x: Batch) -> _Found:
+        """Return what is in use, for a batch that is too small to find anything in it."""
+        parts = self.kept.now
+        if parts.strangers:
+            return _Found(self.present, Strangers(parts.strange(looks(self.network, x)), parts.distinct), self.look)
+        nobody = torch.zeros(len(x), dtype=torch.bool, device=self.present.device)
+        return _Found(self.present, Strangers(nobody, False), self.look)
+
     def _found(self, x: Batch) -> _Found:
-        """Return the statistics to use from here on."""
-        each = looks(self.network, x)
-        look = each.mean(dim=0)
-        chance = 2 * each.var(dim=0, correction=0).sum() / len(each)
-        if int(self.waiting) and bool((look - self.look).square().sum() <= SAME * chance):
-            return _Found(self.present, look, searched=False)
-        anchor, part = self._anchor(x, each)
-        batch = self._measured(x, anchor)
-        in_use, source = (self._tried(x[anchor], at) for at in (self.present, self.normalization.source))
-        best = in_use
-        for other in (batch, part) if self._tells(x[~anchor], part) else (batch,):
-            best = other if other.better(best, by=TIE) else best
+        """Return the statistics to use from here on, and who is strange."""
+        raw = looks(self.network, x)
+        if int(self.waiting) and self._looks_the_same(raw):
+            parts = self.kept.now
+            return _Found(self.present, Strangers(parts.strange(raw), parts.distinct), self.look)
+        source = self._tried(x, self.normalization.source)
+        in_use = source if bool((self.present == source.statistics).all()) else self._tried(x, self.present)
+        part = torch.zeros(len(x), dtype=torch.long, device=raw.device)
+        points = described(raw, scale_of(raw))
+        split = self._split(x, points, part == 0, source, in_use)
+        for number in range(1, PARTS + 1):
+            if split.likeness < self.least or split.others >= self.strange * split.likeness:
+                break
+            part[(part == 0) & ~split.anchor] = number
+            split = self._split(x, points, part == 0, source, in_use)
+        parts = Looks.of(raw, part)
+        statistics, jumped = self._judged(x, part == 0, split, source, in_use)
+        look = described(raw, parts.scale).mean(dim=0)
+        return _Found(statistics, Strangers(part > 0, parts.distinct), look, parts, jumped)
+
+    def _looks_the_same(self, raw: Tensor) -> bool:
+        """Whether samples look as they did at the last search, in the mean."""
+        points = described(raw, self.kept.now.scale)
+        chance = 2 * points.var(dim=0, correction=0).sum() / len(points)
+        return bool((points.mean(dim=0) - self.look).square().sum() <= SAME * chance)
+
+    def _split(self, x: Batch, points: Tensor, left: Tensor, source: _Candidate, in_use: _Candidate) -> _Split:
+        """Part the samples that are left by their looks, and find out how much alike both groups are."""
+        chosen = self._groups(points, left, source, in_use)
+        if chosen is None:
+            own = self._measured(x[left])
+            return _Split(left, own, self._likeness(own, source.of(left), in_use.of(left)), 1.0)
+        measured = [(self._measured(x[group]), group) for group in chosen if int(group.sum()) >= LEAST_GROUP]
+        own, anchor = min(measured, key=lambda pair: pair[0].quarter)
+        rest = left & ~anchor
+        with_own = [candidate for candidate, group in measured if group is not anchor]
+        likeness = self._likeness(own, source.of(anchor), in_use.of(anchor))
+        others = self._likeness(self._tried(x[rest], own.statistics), source.of(rest), in_use.of(rest), *with_own)
+        return _Split(anchor, own, likeness, others + 2 / int(rest.sum()))
+
+    def _groups(
+        self, points: Tensor, left: Tensor, source: _Candidate, in_use: _Candidate
+    ) -> tuple[Tensor, Tensor] | None:
+        """Return two groups of the samples that are left: the likeliest, or of others one that looks unknown."""
+        second = [left.masked_scatter(left, way) for way in two_groups(points[left])]
+        pairs = [(way, left & ~way) for way in second]
+        pairs = [pair for pair in pairs if min(int(group.sum()) for group in pair) >= LEAST_STRANGERS]
+        for pair in pairs:
+            least, most = sorted(self._likeness(source.of(group), in_use.of(group)) for group in pair)
+            if least + 2 / min(int(group.sum()) for group in pair) < self.strange * most:
+                return pair
+        return pairs[0] if pairs else None
+
+    def _judged(
+        self, x: Batch, left: Tensor, split: _Split, source: _Candidate, in_use: _Candidate
+    ) -> tuple[Tensor, bool]:
+        """Return the statistics to use, and whether they were taken as they are."""
+        apart = split.others < self.apart * split.likeness
+        anchor = split.anchor if apart else left
+        same = in_use is source
+        source = source.of(anchor)
+        in_use = source if same else in_use.of(anchor)
+        every = self._every(x, left, anchor)
+        best = every if every.better(in_use, by=TIE) else in_use
+        if apart and split.own.better(best, by=TIE):
+            best = split.own
         best = best if best.better(source, by=self.margin) else source
-        known = best is source or float(best.scores.quantile(QUARTER)) <= self.farthest
-        if best is in_use or not known:
-            return _Found(self.present, look)
-        found = self._pruned(x, best.statistics) if best is batch else best.statistics
+        if best is in_use or (best is not source and self._likeness(best) < self.least):
+            return self.present, False
         if best.better(in_use, by=self.jump):
-            return _Found(found, look, jumped=True)
-        return _Found(mixed(self.present, found, self.momentum), look)
+            return best.statistics, True
+        return mixed(self.present, best.statistics, self.momentum), False
 
-    def _tells(self, others: Batch, anchor: _Candidate) -> bool:
-        """Whether samples of the other group score higher than those of the anchor, with the anchor's statistics."""
-        if not len(others):
-            return False
-        scores = self._tried(others, anchor.statistics).scores
-        return float((scores[:, None] > anchor.scores).to(scores.dtype).mean()) >= self.apart
+    def _every(self, x: Batch, left: Tensor, anchor: Tensor) -> _Candidate:
+        """Return the statistics of the samples that are left; where few are alike, of those that score lowest."""
+        every = self._measured(x[left])
+        share = min(1.0, max(self.keep, 2 * self._likeness(every)))
+        if share == 1:
+            return every.of(anchor[left])
+        lowest = every.scores <= every.scores.quantile(share)
+        statistics, _ = self.normalization.measure(x[left.masked_scatter(left, lowest)])
+        return self._tried(x[anchor], statistics)
 
-    def _anchor(self, x: Batch, each: Tensor) -> tuple[Tensor, _Candidate]:
-        """Return the group that, normalized by itself, is closest to the prototypes, and its own statistics."""
-        second = two_groups(each)
-        if int(second.sum()) < LEAST_GROUP or int((~second).sum()) < LEAST_GROUP:
-            return torch.ones_like(second), self._measured(x)
-        groups = ((group, self._measured(x[group])) for group in (second, ~second))
-        return min(groups, key=lambda pair: pair[1].median)
+    def _likeness(self, *tried: _Candidate) -> float:
+        """Return how many of some samples score like the source's better half, with the statistics that suit best."""
+        return max(2 * float((one.scores <= self.middle).to(one.scores.dtype).mean()) for one in tried)
 
-    def _pruned(self, x: Batch, statistics: Tensor) -> Tensor:
-        """Return the statistics of the samples that look most known, looked at again and again."""
-        for _ in range(self.rounds):
-            scores = self._scores(self.normalization.run(x, statistics))
-            statistics, _ = self.normalization.measure(x[scores <= scores.median()])
-        return statistics
-
-    def _measured(self, x: Batch, judged: Tensor | None = None) -> _Candidate:
-        """Take the statistics of these samples; they are judged by all of them, or by some."""
+    def _measured(self, x: Batch) -> _Candidate:
+        """Take the statistics of these samples, which are judged by them, too."""
         statistics, out = self.normalization.measure(x)
-        scores = self._scores(out)
-        return _Candidate(statistics, scores if judged is None else scores[judged])
+        return _Candidate(statistics, self._scores(out))
 
     def _tried(self, x: Batch, statistics: Tensor) -> _Candidate:
         return _Candidate(statistics, self._scores(self.normalization.run(x, statistics)))

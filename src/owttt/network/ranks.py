@@ -77,7 +77,7 @@ class Ranks:
         """Run a network on the rows that fall to this rank, and return what all ranks found."""
         if len(x) < self.size:
             out = run(x)
-            return Forward(*(_share(part, self.size) for part in (out.features, out.logits)))
+            return Forward(_share(out.features, self.size), _share(out.logits, self.size))
         sizes = [len(rows) for rows in torch.arange(len(x)).tensor_split(self.size)]
         start = sum(sizes[: self.rank])
         self.rows = (sizes[self.rank], len(x))
@@ -85,7 +85,7 @@ class Ranks:
             out = run(x[start : start + sizes[self.rank]])
         finally:
             self.rows = None
-        return Forward(*(_gather(part, sizes, self) for part in (out.features, out.logits)))
+        return Forward(_gather(out.features, sizes, self), _gather(out.logits, sizes, self))
 
     def moments(self, x: Tensor) -> tuple[Tensor, Tensor, int]:
         """Return mean and variance `(C,)` of every channel over the rows of all ranks, and of how many values they are.

@@ -131,11 +131,11 @@ def normalization(network: FeatureExtractor, source: SourceStats) -> Normalizati
 
 @torch.no_grad()
 def looks(network: FeatureExtractor, x: Batch) -> Tensor:
-    """Return how each sample looks, `(B, d)`: mean and log-deviation of what its first normalization layer is given.
+    """Return how each sample looks, `(B, 2, C)`: mean and deviation of what its first normalization layer is given.
 
     Early channels tell light, contrast, texture and noise rather than what is shown. The network is run up to there
     only; without any such layer the channels of the input itself are taken. A layer that is given several rows per
-    sample (points, edges) is understood.
+    sample (points, edges) is understood. The values of plain vectors are means without deviation.
     """
     seen: list[Tensor] = []
 
@@ -156,17 +156,12 @@ def looks(network: FeatureExtractor, x: Batch) -> Tensor:
     finally:
         for handle in handles:
             handle.remove()
-    return _described(wide(seen[0] if seen else next(iter(tensors_of(x).values()))))
+    values = wide(seen[0] if seen else next(iter(tensors_of(x).values())))
+    if values.dim() == 2:
+        return torch.stack((values, torch.zeros_like(values)), dim=1)
+    deviation, mean = torch.std_mean(values.flatten(2), dim=2, correction=0)
+    return torch.stack((mean, deviation), dim=1)
 
 
 class _Enough(Exception):  # noqa: N818  (no error: what was wanted is there)
     """The first normalization layer was reached."""
-
-
-def _described(values: Tensor) -> Tensor:
-    """Return mean and log-deviation of the channels, in units of their deviation; of plain vectors, these."""
-    if values.dim() == 2:
-        return values
-    deviation, mean = torch.std_mean(values.flatten(2), dim=2, correction=0)
-    scale = deviation.mean(dim=0).clamp_min(1e-6)
-    return torch.cat((mean / scale, (deviation / scale + 1e-3).log()), dim=1)
