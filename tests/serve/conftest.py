@@ -31,13 +31,13 @@ def serving(model, tmp_path):
     """Return a function that starts a service, and ends it with the test."""
 
     @contextmanager
-    def start(token=TOKEN, method="owttt+", state=tmp_path / "state", make=None, **limits):
+    def start(token=TOKEN, method="owttt+", state=tmp_path / "state", make=None, opener=None, **limits):
         from owttt.serve.app import make_app
-        from owttt.serve.streams import Streams
+        from owttt.serve.streams import Streams, here
 
         bounds = Limits(**{"wait": 0.001, "timeout": 20.0, **limits})
         make = make or partial(wrap, model, method, source=model.source, classes=model.names)
-        app = make_app(lambda tell: Streams(model, make, state, bounds, tell), token)
+        app = make_app(lambda tell: Streams(model, opener or here(make), state, bounds, tell), token)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]

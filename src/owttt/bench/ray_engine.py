@@ -7,14 +7,11 @@ by Ray; as only this process writes records, nothing is lost or doubled.
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from owttt._utils.optional import require
+from owttt._utils.cluster import connected, ray_for
 from owttt._utils.processes import noticing_interruptions
 from owttt.bench.engine import LOOK, Done, told
 from owttt.bench.records import RunRecord
@@ -24,10 +21,6 @@ from owttt.bench.spec import RunSpec
 
 RETRIES: Final = 5
 """How often a run is begun again because its worker or node died."""
-LOOPBACK: Final = "127.0.0.1"
-_LOCAL: Final = (f"{LOOPBACK}:", "localhost:")
-PATIENCE: Final = 5.0
-"""Seconds after which an address that does not answer is given up."""
 
 
 def execute_on_ray(
@@ -45,7 +38,7 @@ def execute_on_ray(
         ConnectionError: Nobody answers at the address.
         ImportError: Ray is not installed.
     """
-    ray = _ray(address)
+    ray = ray_for(address)
     results, ready = Results(folder), {}
     for spec in specs:
         try:
@@ -59,7 +52,7 @@ def execute_on_ray(
         else:
             ready[spec.digest] = (spec, prints)
     if ready:
-        with _connected(ray, address) as ours:
+        with connected(ray, address) as ours:
             yield from _sent(ray, list(ready.values()), results, cpus, cancel=not ours)
 
 
@@ -112,50 +105,3 @@ def _task(description: dict[str, Any], cpus: int) -> tuple[dict[str, Any], RunRe
         get(name)
     prepared = Run(spec)
     return prepared.fingerprints, prepared.do(lambda done, _: done)
-
-
-@contextmanager
-def _connected(ray: Any, address: str | None) -> Iterator[bool]:
-    """Be connected to a cluster: the one this program already uses, the one at the address, or one made here.
-
-    Yields whether the connection is ours, and closed here.
-    """
-    if ray.is_initialized():
-        yield False
-        return
-    if address is not None:
-        _reach(address)
-    ray.init(address=address, log_to_driver=False, logging_level="ERROR", **_own(address))
-    try:
-        yield True
-    finally:
-        ray.shutdown()
-
-
-def _ray(address: str | None) -> Any:
-    """Import Ray; told first to stay on the loopback interface if its cluster is there, or it would look elsewhere."""
-    if address is None or address.startswith(_LOCAL):
-        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-    return require("ray", "clusters", extra="ray")
-
-
-def _own(address: str | None) -> dict[str, Any]:
-    """Return what Ray has to know of this machine: how to start here, or that a cluster is on this machine only."""
-    if address is None:
-        return {"num_cpus": os.cpu_count(), "include_dashboard": False, "_node_ip_address": LOOPBACK}
-    return {"_node_ip_address": LOOPBACK} if address.startswith(_LOCAL) else {}
-
-
-def _reach(address: str) -> None:
-    """Raise a ConnectionError unless somebody listens at `host:port`; Ray itself would wait for minutes."""
-    if address in ("auto", "local"):
-        return
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdecimal():
-        raise ValueError(f"--address is host:port of a Ray cluster, got {address!r}.")
-    try:
-        socket.create_connection((host, int(port)), timeout=PATIENCE).close()
-    except OSError as error:
-        raise ConnectionError(
-            f"No Ray cluster answers at {address} ({error}). `ray start --head` starts one and tells its address."
-        ) from error

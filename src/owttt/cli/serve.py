@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,9 @@ from typing import Any, Final
 from rich.console import Console
 
 from owttt import models, wrap
+from owttt._utils.cluster import connected, ray_for
 from owttt._utils.optional import require
+from owttt.adapter import Adapter
 from owttt.bench.running import source_of
 from owttt.cli.arguments import describe, threshold
 from owttt.methods import DEFAULT_METHOD, METHODS
@@ -34,6 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "owttt serve --model cifar10-resnet11 --state state",
         "owttt serve --model mymodel --state state --token-file token --host 0.0.0.0 --port 8000",
         "owttt serve --model my_package:make --source stats.safetensors --state state",
+        "owttt serve --model cifar10-resnet11 --state /shared/state --engine ray --address 10.0.0.1:6379",
     )
     parser.add_argument("--model", required=True, help="a name, a folder, or package.module:function")
     parser.add_argument("--weights", help="a .safetensors or .pt file for a model that a function makes")
@@ -46,6 +50,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--token-file", type=Path, help="file with the token that requests must bear")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument(
+        "--engine",
+        choices=("local", "ray"),
+        default="local",
+        help="where streams run; ray: each in its own actor",
+    )
+    parser.add_argument("--address", metavar="HOST:PORT", help="of a Ray cluster; without one, Ray starts here")
+    parser.add_argument("--cpus", type=float, help="cores that a stream takes on a Ray node (default: 1)")
     bounds = parser.add_argument_group("limits")
     for part in fields(Limits):
         kind = type(part.default)
@@ -60,6 +72,8 @@ def serve(chosen: argparse.Namespace) -> None:
     from owttt.serve.app import make_app  # noqa: PLC0415  (needs the extra)
     from owttt.serve.streams import Streams  # noqa: PLC0415
 
+    if chosen.engine == "local" and (chosen.address or chosen.cpus is not None):
+        raise ValueError("--address and --cpus go with --engine ray.")
     token = token_of(chosen.token_file, chosen.host)
     model = models.load(chosen.model, weights=chosen.weights)
     source = statistics_of(model, chosen.source)
@@ -67,13 +81,32 @@ def serve(chosen: argparse.Namespace) -> None:
     make = partial(wrap, model, chosen.method, source=source, threshold=chosen.threshold, classes=model.names)
     make()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
-    streams: list[Streams] = []
+    with _openers(chosen, make) as opener:
+        streams: list[Streams] = []
 
-    def opened(tell: Callable[[str, int, int, float], None]) -> Streams:
-        streams.append(Streams(model, make, chosen.state, limits, tell))
-        return streams[0]
+        def opened(tell: Callable[[str, int, int, float], None]) -> Streams:
+            streams.append(Streams(model, opener, chosen.state, limits, tell))
+            return streams[0]
 
-    app = make_app(opened, token)
+        _run(uvicorn, make_app(opened, token), streams, chosen, limits)
+
+
+@contextmanager
+def _openers(chosen: argparse.Namespace, make: Callable[[], Adapter]) -> Iterator[Any]:
+    """Give what opens streams: in this process, or on a cluster for as long as the service runs."""
+    from owttt.serve.cluster import on_cluster  # noqa: PLC0415  (needs the extra)
+    from owttt.serve.streams import here  # noqa: PLC0415
+
+    if chosen.engine == "local":
+        yield here(make)
+        return
+    ray = ray_for(chosen.address)
+    with connected(ray, chosen.address):
+        yield on_cluster(ray, make, cpus=1 if chosen.cpus is None else chosen.cpus)
+
+
+def _run(uvicorn: Any, app: Any, streams: list[Any], chosen: argparse.Namespace, limits: Limits) -> None:
+    """Serve until told to stop."""
     Console(stderr=True).print(
         f"http://{chosen.host}:{chosen.port} serves {chosen.model}, state in {chosen.state}", markup=False
     )

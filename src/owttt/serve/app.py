@@ -23,7 +23,7 @@ from owttt.serve.limits import Limits
 from owttt.serve.meters import Meters
 from owttt.serve.routes import OPEN, router
 from owttt.serve.streams import Streams
-from owttt.serve.worker import ClosedError, OverloadedError
+from owttt.serve.worker import ClosedError, OverloadedError, RestartingError
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 DECODERS: Final = 2
@@ -135,6 +135,10 @@ def _errors(app: FastAPI) -> None:
     @app.exception_handler(ClosedError)
     async def closed(_: Request, __: ClosedError) -> Response:
         return problem(503, "The service is going down.", Retry_After="10")
+
+    @app.exception_handler(RestartingError)
+    async def restarting(_: Request, __: RestartingError) -> Response:
+        return problem(503, "The stream is being started again from its last snapshot; try again.", Retry_After="5")
 
     @app.exception_handler(TimeoutError)
     async def late(_: Request, __: TimeoutError) -> Response:

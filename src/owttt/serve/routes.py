@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from functools import partial
 from importlib.resources import files
 from typing import Annotated, Any, Final, TypeVar
 
-import torch
 from anyio import to_thread
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -23,10 +22,8 @@ from owttt.serve.decoding import TYPES, RefusedError, decoded
 from owttt.serve.limits import Limits
 from owttt.serve.messages import Answer, Answers, Demotion, Promotion
 from owttt.serve.meters import Meters
-from owttt.serve.streams import Streams
-from owttt.serve.worker import Worker
+from owttt.serve.streams import Stream, Streams
 from owttt.triage.clusters import clustered
-from owttt.triage.store import Reject, Store
 
 MULTIPART: Final = "multipart/form-data"
 POLICY: Final = (
@@ -68,12 +65,12 @@ def all_streams(request: Request) -> Streams:
 All = Annotated[Streams, Depends(all_streams)]
 
 
-def one_stream(stream: str, streams: All) -> Worker:
+def one_stream(stream: str, streams: All) -> Stream:
     """Return a stream that is there."""
     return streams.find(stream)
 
 
-One = Annotated[Worker, Depends(one_stream)]
+One = Annotated[Stream, Depends(one_stream)]
 
 
 @router.get("/livez", summary="Whether the process runs")
@@ -116,8 +113,8 @@ async def predict(stream: str, request: Request, streams: All) -> Answers:
     parts = await asyncio.wait_for(_parts(request, streams.limits), streams.limits.timeout)
     decode = partial(decoded, parts, streams.model, streams.limits)
     samples = await to_thread.run_sync(decode, limiter=request.app.state.decoding)
-    worker = await run_in_threadpool(streams.get, stream)
-    answers = await _waited(worker.submit(samples), worker)
+    one = await run_in_threadpool(streams.get, stream)
+    answers = await _waited(await run_in_threadpool(one.submit, samples), one)
     return Answers(stream=stream, answers=[Answer(**answer) for answer in answers])
 
 
@@ -131,93 +128,97 @@ async def _parts(request: Request, limits: Limits) -> list[tuple[str, bytes]]:
         return [(part.content_type or "", await part.read()) for part in uploads]
 
 
-async def _waited(future: Future[T], worker: Worker) -> T:
-    """Wait for a worker, but not for ever."""
-    return await asyncio.wait_for(asyncio.wrap_future(future), worker.limits.timeout)
+async def _waited(future: Future[T], stream: Stream) -> T:
+    """Wait for a stream, but not for ever."""
+    return await asyncio.wait_for(asyncio.wrap_future(future), stream.limits.timeout)
 
 
 @router.get("/v1/streams", summary="The streams, and what can be said of each")
 async def listing(streams: All) -> dict[str, Any]:
     """Return the statistics of all streams."""
-    return {"streams": [streams.find(name).stats() for name in streams.names()]}
+    return {"streams": [await run_in_threadpool(streams.find(name).stats) for name in streams.names()]}
 
 
 @router.get("/v1/streams/{stream}/stats", summary="What can be said of a stream")
-async def stats(worker: One) -> dict[str, Any]:
+async def stats(one: One) -> dict[str, Any]:
     """Return its statistics."""
-    return worker.stats()
+    return await run_in_threadpool(one.stats)
 
 
 @router.get(
     "/v1/streams/{stream}/events", summary="The same every second, as server-sent events, with the last rejects"
 )
-async def events(worker: One, request: Request, streams: All) -> Response:
+async def events(one: One, request: Request, streams: All) -> Response:
     """Send statistics until somebody leaves."""
 
     async def flow() -> AsyncIterator[str]:
         while streams.ready and not await request.is_disconnected():
             last = [
                 {"png": base64.b64encode(png).decode(), "best": best, "score": score}
-                for png, best, score in worker.recent.thumbnails()
+                for png, best, score in await run_in_threadpool(one.thumbnails)
             ]
-            yield f"data: {json.dumps({**worker.stats(), 'last': last})}\n\n"
+            numbers = await run_in_threadpool(one.stats)
+            yield f"data: {json.dumps({**numbers, 'last': last})}\n\n"
             await asyncio.sleep(EVERY)
 
     return StreamingResponse(flow(), media_type="text/event-stream")
 
 
-async def _done(worker: Worker, work: Callable[[], Any]) -> dict[str, Any]:
+async def _done(stream: Stream, verb: str, *arguments: Any) -> dict[str, Any]:
     """Do something with a stream when it is its turn."""
     try:
-        await _waited(worker.do(work), worker)
-    except (LookupError, ValueError) as error:
+        return await _waited(await run_in_threadpool(stream.act, verb, *arguments), stream)
+    except LookupError as error:
+        raise RefusedError(404 if verb == "promote" else 409, str(error)) from error
+    except ValueError as error:
         raise RefusedError(409, str(error)) from error
-    return {"stream": worker.name, "generation": worker.generation, "frozen": worker.frozen}
 
 
 @router.post("/v1/streams/{stream}/reset", summary="Begin anew; snapshots and promoted classes stay")
-async def reset(worker: One) -> dict[str, Any]:
+async def reset(one: One) -> dict[str, Any]:
     """Put the adapter back to its beginning."""
-    return await _done(worker, worker.reset)
+    return await _done(one, "reset")
 
 
 @router.post("/v1/streams/{stream}/freeze", summary="Answer without learning")
-async def freeze(worker: One) -> dict[str, Any]:
+async def freeze(one: One) -> dict[str, Any]:
     """Stop learning."""
-    return await _done(worker, lambda: worker.freeze(True))
+    return await _done(one, "freeze")
 
 
 @router.post("/v1/streams/{stream}/thaw", summary="Learn again")
-async def thaw(worker: One) -> dict[str, Any]:
+async def thaw(one: One) -> dict[str, Any]:
     """Go on learning."""
-    return await _done(worker, lambda: worker.freeze(False))
+    return await _done(one, "thaw")
 
 
 @router.post("/v1/streams/{stream}/snapshot", summary="Write the state now")
-async def snapshot(worker: One) -> dict[str, Any]:
+async def snapshot(one: One) -> dict[str, Any]:
     """Keep the present state."""
-    return await _done(worker, worker.snapshot)
+    return await _done(one, "snapshot")
 
 
 @router.post("/v1/streams/{stream}/rollback", summary="Go back to the last snapshot before the present state")
-async def rollback(worker: One) -> dict[str, Any]:
+async def rollback(one: One) -> dict[str, Any]:
     """Go back."""
-    return await _done(worker, worker.rollback)
+    return await _done(one, "rollback")
 
 
 @router.get("/v1/streams/{stream}/clusters", summary="Groups among the rejects")
-async def clusters(worker: One) -> dict[str, Any]:
+async def clusters(one: One) -> dict[str, Any]:
     """Return the groups, the largest first, with some pictures of each."""
-    rejects = await run_in_threadpool(_store(worker).all, samples=False)
+    rejects = await run_in_threadpool(one.rejects)
+    if rejects is None:
+        raise RefusedError(409, "This service keeps no rejects.")
     groups = await run_in_threadpool(clustered, rejects)
     return {
         "clusters": [
             {
                 "number": number,
                 "size": len(group),
-                "ids": [one.id for one in group],
-                "mean_score": sum(one.score for one in group) / len(group),
-                "pictures": [base64.b64encode(one.png).decode() for one in group[:SHOWN] if one.png],
+                "ids": [reject.id for reject in group],
+                "mean_score": sum(reject.score for reject in group) / len(group),
+                "pictures": [base64.b64encode(reject.png).decode() for reject in group[:SHOWN] if reject.png],
             }
             for number, group in groups.items()
         ]
@@ -225,25 +226,12 @@ async def clusters(worker: One) -> dict[str, Any]:
 
 
 @router.post("/v1/streams/{stream}/promote", summary="Make a class of rejects")
-async def promote(worker: One, wanted: Promotion) -> dict[str, Any]:
+async def promote(one: One, wanted: Promotion) -> dict[str, Any]:
     """Let answers name a group of rejects from now on."""
-    rejects = await run_in_threadpool(_store(worker).get, wanted.ids)
-    if not rejects:
-        raise RefusedError(404, "None of these rejects is there.")
-    return await _done(worker, lambda: worker.promote(_samples(rejects), wanted.name))
+    return await _done(one, "promote", wanted.ids, wanted.name)
 
 
 @router.post("/v1/streams/{stream}/demote", summary="Take a promoted class back")
-async def demote(worker: One, wanted: Demotion) -> dict[str, Any]:
+async def demote(one: One, wanted: Demotion) -> dict[str, Any]:
     """Forget a class that was promoted."""
-    return await _done(worker, lambda: worker.demote(wanted.name))
-
-
-def _store(worker: Worker) -> Store:
-    if worker.store is None:
-        raise RefusedError(409, "This service keeps no rejects.")
-    return worker.store
-
-
-def _samples(rejects: list[Reject]) -> torch.Tensor:
-    return torch.stack([torch.from_numpy(one.sample.copy()).float() for one in rejects])
+    return await _done(one, "demote", wanted.name)

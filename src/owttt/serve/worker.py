@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, final
+from typing import Any, Final, TypeVar, final
 
 import torch
 from torch import Tensor
@@ -27,11 +27,14 @@ from owttt.adapter import Adapter
 from owttt.serve.limits import Limits
 from owttt.serve.recent import Recent, rejects_of
 from owttt.serve.snapshots import Snapshots
-from owttt.triage.store import Store
+from owttt.triage.store import Reject, Store
 from owttt.types import UNKNOWN, Prediction
 
 T = TypeVar("T")
 Answer = dict[str, Any]
+State = dict[str, Any]
+VERBS: Final = ("reset", "freeze", "thaw", "snapshot", "rollback", "promote", "demote")
+"""What can be done with a stream, besides asking it."""
 _log = logging.getLogger("owttt.serve")
 
 
@@ -43,6 +46,11 @@ class OverloadedError(Exception):
 @final
 class ClosedError(Exception):
     """The stream takes nothing any more: the service is going down."""
+
+
+@final
+class RestartingError(Exception):
+    """The process of the stream died, and is being started again from its last snapshot."""
 
 
 @final
@@ -105,7 +113,21 @@ class Worker:
             self._changed.notify()
         return job.future
 
-    def do(self, work: Callable[[], T]) -> Future[T]:
+    def act(self, verb: str, *arguments: Any) -> Future[State]:
+        """Queue one of `VERBS`, to be done between two batches; what comes of it is how the stream is then.
+
+        Its future raises a LookupError or a ValueError if that cannot be done.
+        """
+        if verb not in VERBS:
+            raise ValueError(f"Expected one of {', '.join(VERBS)}, got {verb!r}.")
+
+        def work() -> State:
+            getattr(self, verb)(*arguments)
+            return {"stream": self.name, "generation": self.generation, "frozen": self.frozen}
+
+        return self._do(work)
+
+    def _do(self, work: Callable[[], T]) -> Future[T]:
         """Queue something to be done with the stream between two batches."""
         future: Future[T] = Future()
 
@@ -140,16 +162,27 @@ class Worker:
         self.recent.clear()
         self._keep_change()
 
-    def freeze(self, frozen: bool) -> None:
-        """Answer without learning, or learn again; also after a restart."""
-        self.frozen = frozen
-        if frozen:
-            self._frozen_mark.touch()
-        else:
-            self._frozen_mark.unlink(missing_ok=True)
+    def freeze(self) -> None:
+        """Answer without learning; also after a restart."""
+        self.frozen = True
+        self._frozen_mark.touch()
 
-    def promote(self, samples: Tensor, name: str) -> None:
-        """Make a class of samples."""
+    def thaw(self) -> None:
+        """Learn again."""
+        self.frozen = False
+        self._frozen_mark.unlink(missing_ok=True)
+
+    def promote(self, ids: list[int], name: str) -> None:
+        """Make a class of rejects.
+
+        Raises:
+            LookupError: None of them is there.
+            ValueError: They are too few, or the name is taken.
+        """
+        rejects = [] if self.store is None else self.store.get(ids)
+        if not rejects:
+            raise LookupError("None of these rejects is there.")
+        samples = torch.stack([torch.from_numpy(one.sample.copy()).float() for one in rejects])
         self.adapter.promote(samples, name)
         self._keep_change()
 
@@ -204,6 +237,14 @@ class Worker:
             "promoted": list(self.adapter.promoted.names),
             "rejects": 0 if self.store is None else len(self.store),
         }
+
+    def thumbnails(self) -> list[tuple[bytes, str, float]]:
+        """Return the last rejects, newest first: a PNG, the class each would have got, its score."""
+        return self.recent.thumbnails()
+
+    def rejects(self) -> list[Reject] | None:
+        """Return what was rejected, without the samples themselves; None if rejects are not kept."""
+        return None if self.store is None else self.store.all(samples=False)
 
     def _names(self) -> list[str]:
         classes = self.adapter.classes or tuple(map(str, range(self.adapter.method.source.num_classes)))
