@@ -147,17 +147,22 @@ def forward_seconds(model: str) -> dict[int, float]:
 def kills(model: str, folder: Path, number: int) -> dict[str, Any]:
     """Kill the service in the middle of its work, again and again; count the batches that were lost."""
     lost: list[int] = []
-    every = 4
-    for _ in track(range(number), "kills"):
+    every, answered = 4, 0
+    for _ in track(range(number + 1), "kills"):
         service = Service(model, folder / "kills", "--snapshot-every", str(every))
-        resumed = (service.client.stats("s")["generation"] if service.client.streams() else 0) or 0
-        if lost:
-            lost[-1] -= resumed
-        for _ in range(random.randint(1, 9)):
+        resumed = int(service.client.stats("s")["generation"]) if service.client.streams() else 0
+        lost.append(answered - resumed)
+        batches = random.randint(1, 9)
+        for _ in range(batches):
             service.client.predict("s", images(8))
-        lost.append(service.client.stats("s")["generation"])
+        answered = resumed + batches
         service.stop(signal.SIGKILL)
-    return {"kills": number, "most batches lost": max(lost[:-1], default=0), "snapshot every": every}
+    return {
+        "kills": number,
+        "most batches lost": max(lost),
+        "snapshot every": every,
+        "states that could not be resumed": sum(one > 9 + every for one in lost),
+    }
 
 
 def nonsense(client: Client, number: int) -> dict[str, Any]:

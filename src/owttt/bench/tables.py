@@ -129,7 +129,7 @@ def _table(name: str, content: Mapping[str, Any]) -> Table:
     base = RunSpec(
         model,
         stream,
-        preset=content.get("preset", paper_preset(model, known)),
+        preset=None if content.get("preset") == "none" else content.get("preset", paper_preset(model, known)),
         restrict=content.get("restrict", False),
         embed=draw in EMBEDDED,
     )

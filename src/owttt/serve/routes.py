@@ -17,6 +17,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
 
 from owttt.serve.decoding import TYPES, RefusedError, decoded
 from owttt.serve.limits import Limits
@@ -123,9 +124,14 @@ async def _parts(request: Request, limits: Limits) -> list[tuple[str, bytes]]:
     kind = request.headers.get("content-type", "")
     if kind.split(";")[0].strip().lower() != MULTIPART:
         return [(kind, await request.body())]
-    async with request.form(max_files=limits.images, max_fields=1) as form:
-        uploads = [part for _, part in form.multi_items() if isinstance(part, UploadFile)]
-        return [(part.content_type or "", await part.read()) for part in uploads]
+    try:
+        async with request.form(max_files=limits.images, max_fields=1) as form:
+            uploads = [part for _, part in form.multi_items() if isinstance(part, UploadFile)]
+            return [(part.content_type or "", await part.read()) for part in uploads]
+    except HTTPException as error:
+        if "Too many files" in str(error.detail):
+            raise RefusedError(413, f"At most {limits.images} samples per request.") from error
+        raise
 
 
 async def _waited(future: Future[T], stream: Stream) -> T:

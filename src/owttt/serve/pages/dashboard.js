@@ -92,6 +92,19 @@ function image(png, alternative) {
   return element("img", undefined, { src: `data:image/png;base64,${png}`, alt: alternative });
 }
 
+function promoted(names) {
+  const place = $("promoted");
+  if (place.dataset.names === JSON.stringify(names)) return; // a button must not vanish under a finger
+  place.dataset.names = JSON.stringify(names);
+  place.replaceChildren(
+    ...names.flatMap((name) => {
+      const button = element("button", "demote", { "aria-label": `demote ${name}` });
+      button.addEventListener("click", () => act("demote", { name }));
+      return [element("span", `promoted: ${name} `), button];
+    }),
+  );
+}
+
 function show(s) {
   $("board").hidden = false;
   $("login").hidden = true;
@@ -106,7 +119,7 @@ function show(s) {
     }),
   );
   $("events").replaceChildren(...s.events.map((e) => element("li", `batch ${e.batch}: ${e.kind} – ${e.detail}`)));
-  $("promoted").textContent = s.promoted.length ? `promoted: ${s.promoted.join(", ")}` : "";
+  promoted(s.promoted);
   say(s.frozen ? "frozen" : "live");
 }
 
