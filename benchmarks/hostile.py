@@ -111,7 +111,8 @@ def main() -> None:
         adapter = wrap(model, name, source=model.source)
         results[name], curves[name] = show(name, adapter, model, chosen.scale)
         told[name] = {"events": [asdict(event) for event in adapter.events], "config": adapter.config}
-        write_json(chosen.out.with_suffix(".json"), {"model": chosen.model, "scenes": results, "adapters": told})
+        chosen.out.parent.mkdir(parents=True, exist_ok=True)
+    write_json(chosen.out.with_suffix(".json"), {"model": chosen.model, "scenes": results, "adapters": told})
     Console().print(table(results))
     draw(curves, chosen.out.with_suffix(".png"))
 

@@ -234,6 +234,7 @@ def main() -> None:
         shedding.stop()
         record["kills"] = kills(chosen.model, folder, chosen.kills)
     Console().print(json.dumps(record, indent=2))
+    chosen.out.parent.mkdir(parents=True, exist_ok=True)
     write_json(chosen.out.with_suffix(".json"), record)
 
 

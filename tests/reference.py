@@ -788,7 +788,7 @@ class Plus(Reference):
         pairs = []
         for way in two_groups([points[i] for i in left]):
             pair = [[i for i, second in zip(left, way, strict=True) if second == side] for side in (True, False)]
-            if min(map(len, pair)) >= 8:
+            if min(map(len, pair)) >= 8 and max(map(len, pair)) >= 16:
                 pairs.append(pair)
         if not pairs:
             own = self.measured(x[left])

@@ -159,11 +159,12 @@ class Evidence:
         return torch.maximum(found, scores.quantile(1 - LEFT_UNKNOWN))
 
 
+OFF: Final = Fixed(math.inf)
 THRESHOLDS: Final[dict[str, Threshold]] = {
     "evidence": Evidence(),
     "adaptive": Otsu(),
     "adaptive-unweighted": Otsu(weighted=False),
-    "off": Fixed(math.inf),
+    "off": OFF,
 }
 
 
@@ -265,7 +266,7 @@ class Detector(nn.Module):
         Strangers are unknown whatever they score: they are no part of the window, and their scores are raised to the
         threshold and to the highest around. If the samples were `seen`, the window has scores of them already.
         """
-        odd, explained = _strange(scores, strangers)
+        odd, explained = self._strange(scores, strangers)
         window = self.window.values if seen else self.window.joined(scores[~odd])
         recent = self.explained.values if seen else self.explained.joined(explained)
         threshold = torch.as_tensor(self._threshold(window, float(recent.mean()))).to(scores)
@@ -275,7 +276,7 @@ class Detector(nn.Module):
         if bool(odd.any()):
             highest = torch.cat((window.to(scores), scores, threshold[None].nan_to_num(posinf=-math.inf))).amax()
             scores = scores.where(~odd, highest)
-        return Verdict(scores, threshold, known)
+        return Verdict(scores, threshold, known, odd)
 
     def _threshold(self, window: Tensor, explained: float) -> Tensor | float:
         """Return the threshold of a window of scores, a share of the samples being distinct strangers."""
@@ -287,14 +288,13 @@ class Detector(nn.Module):
 
     def observe(self, scores: Tensor, strangers: Strangers | None = None) -> None:
         """Remember a batch's scores, but for those of strangers."""
-        odd, explained = _strange(scores, strangers)
+        odd, explained = self._strange(scores, strangers)
         self.window.push(scores[~odd])
         self.explained.push(explained)
 
-
-def _strange(scores: Tensor, strangers: Strangers | None) -> tuple[Tensor, Tensor]:
-    """Return which samples are strangers, and which of these are distinct."""
-    none = torch.zeros_like(scores, dtype=torch.bool)
-    if strangers is None:
-        return none, none
-    return strangers.which, strangers.which if strangers.distinct else none
+    def _strange(self, scores: Tensor, strangers: Strangers | None) -> tuple[Tensor, Tensor]:
+        """Return which samples are strangers, and which of these are distinct; none if the detector is off."""
+        none = torch.zeros_like(scores, dtype=torch.bool)
+        if strangers is None or self.threshold == OFF:
+            return none, none
+        return strangers.which, strangers.which if strangers.distinct else none

@@ -62,6 +62,8 @@ class Verdict:
     scores: Tensor
     threshold: Tensor
     known: Tensor
+    strange: Tensor | None = None
+    """Samples that are unknown whatever they score, if there are any."""
 
     @property
     def unknown(self) -> Tensor:

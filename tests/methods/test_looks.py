@@ -1,8 +1,11 @@
 """The parts of a stream: who is strange, whether parts are distinct, and what is remembered."""
 
+import pytest
 import torch
 
+from owttt import wrap
 from owttt.methods.looks import INSIDE, PARTS, KeptLooks, Looks, described, scale_of
+from tests.world import make_world
 
 
 def raw(*centers, number=60, spread=0.2, seed=0):
@@ -58,3 +61,22 @@ def test_channels_without_any_deviation():
     assert torch.equal(scale_of(flat), torch.ones(3))
     assert described(flat, scale_of(flat)).isfinite().all()
     assert Looks.of(flat, torch.zeros(5)).strangers == 0
+
+
+@pytest.mark.parametrize("known", [18, 20, 24])
+def test_few_that_are_left_may_split_in_groups_too_small_for_statistics(known):
+    world = make_world()
+    noise = 6 * torch.randn(128 - known, 1, 8, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    adapter = wrap(world.model, "owttt+", source=world.source)
+    assert len(adapter(torch.cat((world.x[:known], noise)))) == 128
+    small = wrap(world.model, "owttt+", source=world.source, chunk=16)
+    assert len(small(world.x[:known])) == known
+
+
+def test_a_detector_that_is_off_rejects_nobody():
+    world = make_world()
+    noise = 6 * torch.randn(64, 1, 8, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x = torch.cat((world.x[:96], noise))
+    assert wrap(world.model, "owttt+", source=world.source, threshold="off")(x).known.all()
+    out = wrap(world.model, "owttt+", source=world.source)(x)
+    assert not out.known[96:].any()

@@ -14,6 +14,9 @@ from PIL import Image
 
 from owttt import wrap
 from owttt.client import Client, ServiceError
+from owttt.serve.decoding import RefusedError
+from owttt.serve.limits import Limits
+from owttt.serve.streams import Streams, here
 from owttt.serve.worker import Worker
 from owttt.triage.store import Store
 from tests.serve.conftest import TOKEN, array, pictures
@@ -405,3 +408,38 @@ def test_openapi_and_the_shell_of_the_dashboard(serving):
             assert status == 200
             assert "default-src 'none'" in headers["content-security-policy"]
             assert b"http" not in body.replace(b"http://www.w3.org/2000/svg", b""), "nothing is loaded from elsewhere"
+
+
+def test_a_stream_that_takes_long_to_open_keeps_nobody_waiting(model, tmp_path):
+    """Those who ask for it wait together; the others do not; and what failed can be tried again."""
+    make, slow, tries = here(lambda: wrap(model, source=model.source)), threading.Event(), []
+
+    def opener(name, *rest):
+        tries.append(name)
+        if name == "slow":
+            assert slow.wait(30)
+        if name == "broken" and len(tries) < 5:
+            raise RuntimeError("not yet")
+        return make(name, *rest)
+
+    streams = Streams(model, opener, tmp_path / "state", Limits(), lambda *_: None)
+    found = []
+    asking = [threading.Thread(target=lambda: found.append(streams.get("slow"))) for _ in range(2)]
+    for thread in asking:
+        thread.start()
+    assert streams.get("fast").name == "fast"
+    with pytest.raises(RefusedError):
+        streams.find("slow")
+    slow.set()
+    for thread in asking:
+        thread.join(30)
+    assert found[0] is found[1] is streams.find("slow")
+    assert tries.count("slow") == 1
+    with pytest.raises(RuntimeError, match="not yet"):
+        streams.get("broken")
+    while "broken" not in streams.names():
+        try:
+            streams.get("broken")
+        except RuntimeError:
+            tries.append("again")
+    streams.close()

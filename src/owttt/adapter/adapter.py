@@ -34,6 +34,8 @@ from owttt.types import ADAPT_THEN_PREDICT, PREDICT_THEN_ADAPT, Forward, Order, 
 KIND: Final = "adapter state"
 NETWORK: Final = "method.network."
 """What the names of the network's tensors begin with, in an adapter's state."""
+EXPLAINED: Final = "detector.explained."
+"""In the names of tensors that states from before there were strangers do not have."""
 TOGETHER: Final = 256
 """Samples that a promoted class is run through the network in."""
 TIDY: Final = 2048
@@ -239,6 +241,7 @@ class Adapter(nn.Module):
         if different:
             pairs = "; ".join(f"{name}: file {theirs.get(name)!r}, here {mine.get(name)!r}" for name in different)
             raise ValueError(f"{path}: the state of an adapter made differently. {pairs}.")
+        tensors = {name: value for name, value in self._initial.items() if EXPLAINED in name} | tensors
         with self._turn():
             state.check(tensors, self, str(path), self.method.optimizer)
             state.load(tensors, self, self.method.optimizer)
@@ -476,8 +479,8 @@ class Adapter(nn.Module):
         """Answer a batch; a score of exactly τ is unknown in the paper, and known in the authors' program."""
         paper = self.order == PREDICT_THEN_ADAPT
         unknown = verdict.unknown if paper else verdict.scores > verdict.threshold
-        if out.strangers is not None:
-            unknown = unknown | out.strangers.which
+        if verdict.strange is not None:
+            unknown = unknown | verdict.strange
         prototypes = None if self.classifier == "head" else self.method.source.prototypes
         answer = answers(out, verdict, unknown, prototypes, self.classes)
         if not len(self.promoted):

@@ -29,7 +29,7 @@ from owttt.data.dataset import Dataset, Framed
 from owttt.data.streams.spec import StreamSpec
 from owttt.data.streams.stream import Stream
 from owttt.detector import SCORES
-from owttt.methods import METHODS
+from owttt.methods import METHODS, find_method
 from owttt.models.source_model import SourceModel
 from owttt.source import SourceStats, fingerprint
 from owttt.training import batches
@@ -96,7 +96,7 @@ class Run:
         """What decides the numbers besides the spec: model, data, and the version of the algorithm."""
         prints = {"algorithm": ALGORITHM, "model": _fingerprint(self.model), "data": _data(_essence(self.spec))}
         code = {name: plugins.source_digest(name) for name in (self.spec.method, self.spec.score) if _is_foreign(name)}
-        version = type(self.adapter.method).version
+        version = find_method(self.spec.method).version
         return prints | ({"code": code} if code else {}) | ({"method": version} if version > 1 else {})
 
     def steps(self) -> Iterator[Step]:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-from owttt.functional.precision import wide
+from owttt.functional.precision import full_precision, wide
 
 AXES: Final = 4
 """Principal axes that groups are looked for along."""
@@ -45,8 +45,8 @@ class Plane(NamedTuple):
         return (wide(points) - self.center) @ self.axes
 
 
-class Gaussian(NamedTuple):
-    """A part of a mixture: log of its share, mean `(…, A)`, covariance `(…, A, A)`."""
+class Component(NamedTuple):
+    """A Gaussian of a mixture: log of its share, mean `(…, A)`, covariance `(…, A, A)`."""
 
     log_share: Tensor
     mean: Tensor
@@ -79,15 +79,15 @@ def plane_of(points: Tensor) -> Plane:
     return Plane(center, found.Vh[:AXES].T * (some / deviations.where(some, torch.ones_like(deviations))))
 
 
-def gaussian_of(points: Tensor, belongs: Tensor) -> Gaussian:
-    """Return the Gaussian of points `(N, A)` that belong to it by shares `(…, N)`."""
+def component_of(points: Tensor, belongs: Tensor) -> Component:
+    """Return the component of points `(N, A)` that belong to it by shares `(…, N)`."""
     number = belongs.sum(dim=-1).clamp_min(1e-6)
     mean = (belongs @ points) / number[..., None]
     away = points - mean[..., None, :]
     spread = (belongs[..., None] * away).transpose(-1, -2) @ away
     unit = torch.eye(points.shape[1], dtype=points.dtype, device=points.device)
     covariance = (spread + BALL_POINTS * BALL * unit) / (number + BALL_POINTS)[..., None, None]
-    return Gaussian((number / points.shape[0]).log(), mean, covariance + LEAST_VARIANCE * unit)
+    return Component((number / points.shape[0]).log(), mean, covariance + LEAST_VARIANCE * unit)
 
 
 def two_groups(points: Tensor) -> Tensor:
@@ -95,6 +95,11 @@ def two_groups(points: Tensor) -> Tensor:
 
     Ways that come out alike are one. Where points are too few or all alike, there is none.
     """
+    with full_precision(points.device):
+        return _ways(points)
+
+
+def _ways(points: Tensor) -> Tensor:
     seen = plane_of(points).seen(points)
     second = torch.cat((seen > 0, seen > TAIL, seen < -TAIL, seen.abs() < MIDDLE), dim=1).T
     second = second[_both_there(second)]
@@ -102,7 +107,7 @@ def two_groups(points: Tensor) -> Tensor:
         return second
     belongs = (1 - SURE) / 2 + second.to(seen.dtype) * SURE
     for _ in range(ROUNDS):
-        one, two = (gaussian_of(seen, part).log_density(seen) for part in (1 - belongs, belongs))
+        one, two = (component_of(seen, part).log_density(seen) for part in (1 - belongs, belongs))
         belongs = torch.sigmoid(two - one)
     likelihood = torch.logaddexp(one, two).mean(dim=1)
     second = (belongs > 0.5)[likelihood.argsort(descending=True, stable=True)]

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from owttt._utils.queue import Statistics
-from owttt.functional.groups import AXES, Gaussian, gaussian_of, plane_of
+from owttt.functional import full_precision
+from owttt.functional.groups import AXES, Component, component_of, plane_of
 
 PARTS: Final = 3
 """Kinds of unknown samples that are told apart at most."""
@@ -42,15 +43,20 @@ class Looks(NamedTuple):
     @classmethod
     def of(cls, raw: Tensor, part: Tensor) -> Self:
         """Return the parts of raw looks `(B, 2, C)`, given which part each sample is in, `(B,)`, counted from 0."""
+        with full_precision(raw.device):
+            return cls._of(raw, part)
+
+    @classmethod
+    def _of(cls, raw: Tensor, part: Tensor) -> Self:
         scale = scale_of(raw)
         points = described(raw, scale)
         plane = plane_of(points)
         axes = torch.nn.functional.pad(plane.axes, (0, AXES - plane.axes.shape[1]))
         seen = (points - plane.center) @ axes
         belongs = torch.stack([part == index for index in range(1 + PARTS)]).to(seen.dtype)
-        found = gaussian_of(seen, belongs)
+        found = component_of(seen, belongs)
         log_share = found.log_share.masked_fill(belongs.sum(dim=1) == 0, NOBODY)
-        sure = Gaussian(log_share, *found[1:]).log_density(seen).softmax(dim=0).amax(dim=0)
+        sure = Component(log_share, *found[1:]).log_density(seen).softmax(dim=0).amax(dim=0)
         fewer = torch.minimum(belongs[0].sum(), belongs[1:].sum()).clamp_min(1)
         doubt = (1 - sure).sum() / fewer
         return cls(scale, plane.center, axes, log_share, found.mean, found.covariance, doubt)
@@ -62,10 +68,11 @@ class Looks(NamedTuple):
 
     def strange(self, raw: Tensor) -> Tensor:
         """Return which samples are of an unknown part, `(B,)` bool."""
-        seen = (described(raw, self.scale) - self.center) @ self.axes
-        parts = Gaussian(self.log_share, self.mean, self.covariance)
-        which = parts.log_density(seen).argmax(dim=0)
-        inside = parts.distance(seen).gather(0, which[None])[0] <= INSIDE
+        parts = Component(self.log_share, self.mean, self.covariance)
+        with full_precision(raw.device):
+            seen = (described(raw, self.scale) - self.center) @ self.axes
+            which = parts.log_density(seen).argmax(dim=0)
+            inside = parts.distance(seen).gather(0, which[None])[0] <= INSIDE
         return (which > 0) & inside
 
     @property

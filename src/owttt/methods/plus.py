@@ -10,7 +10,7 @@ scores before the statistics are right, but it can be seen of groups. With Q(½)
 1. looks       Most kinds of unknown samples look different at the first layer. A mixture of two Gaussians of the
                samples' first-layer moments finds two groups (`looks`, `two_groups`).
 2. anchor      Each group is run with its own statistics. Known samples are then close to the prototypes whatever their
-               corruption was; unknown ones still are not. The group with the lower median score is the anchor.
+               corruption was; unknown ones still are not. The group with the lower first quartile is the anchor.
 3. strangers   If the other group is alike with no statistics at hand (its own, the anchor's, those in use, the
                source's), its likeness being below `strange` times that of the anchor, it is unknown: it is rejected
                whatever it scores, and what is left is looked at again, up to `PARTS` times.
@@ -97,6 +97,11 @@ class _Found:
     look: Tensor
     parts: Looks | None = None
     jumped: bool = False
+
+
+def _large_enough(one: int, two: int) -> bool:
+    """Whether one of two groups can be an anchor, and the other can be looked at."""
+    return max(one, two) >= LEAST_GROUP and min(one, two) >= LEAST_STRANGERS
 
 
 @final
@@ -260,7 +265,7 @@ class Plus(Method):
         """Return two groups of the samples that are left: the likeliest, or of others one that looks unknown."""
         second = [left.masked_scatter(left, way) for way in two_groups(points[left])]
         pairs = [(way, left & ~way) for way in second]
-        pairs = [pair for pair in pairs if min(int(group.sum()) for group in pair) >= LEAST_STRANGERS]
+        pairs = [pair for pair in pairs if _large_enough(*(int(group.sum()) for group in pair))]
         for pair in pairs:
             least, most = sorted(self._likeness(source.of(group), in_use.of(group)) for group in pair)
             if least + 2 / min(int(group.sum()) for group in pair) < self.strange * most:

@@ -8,6 +8,7 @@ dies, Ray starts it again, it resumes from its last snapshot, and what was being
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -31,6 +32,9 @@ CONCURRENT: Final = 64
 SPARE: Final = 8
 """Calls beside these: statistics for dashboards, and what is done by hand."""
 FOREVER: Final = -1
+OPENING: Final = 60.0
+"""Seconds that an actor may take to start: its node has to import torch first."""
+_log = logging.getLogger("owttt.serve")
 T = TypeVar("T")
 
 
@@ -98,7 +102,11 @@ class RemoteStream:
         self._lock = threading.Lock()
         self._asked = 0
         self._closing = False
-        self.resumed_from = cast("int | None", self._got(actor.resumed_from.remote()))
+        try:
+            self.resumed_from = cast("int | None", self._got(actor.resumed_from.remote(), OPENING))
+        except BaseException:
+            ray.kill(actor, no_restart=True)
+            raise
 
     def submit(self, samples: Tensor) -> Future[list[Answer]]:
         """Send samples to the stream, unless too many requests are there already.
@@ -113,9 +121,15 @@ class RemoteStream:
             if self._asked >= CONCURRENT:
                 raise OverloadedError
             self._asked += 1
+        try:
+            reference = self._actor.submit.remote(samples.numpy())
+        except BaseException:
+            self._left()
+            raise
         arrived = time.perf_counter()
-        future = self._future(self._actor.submit.remote(samples.numpy()))
-        future.add_done_callback(lambda done: self._answered(done, arrived))
+        reference.future().add_done_callback(lambda _: self._left())
+        future = self._future(reference)
+        future.add_done_callback(lambda done: self._answered(done, reference, arrived))
         return future
 
     def act(self, verb: str, *arguments: Any) -> Future[State]:
@@ -148,21 +162,29 @@ class RemoteStream:
             self._ray.get(self._actor.close.remote(timeout), timeout=timeout + 1)
         self._ray.kill(self._actor, no_restart=True)
 
-    def _answered(self, done: Future[list[Answer]], arrived: float) -> None:
+    def _left(self) -> None:
+        """Count a request whose actor is done with it, whether or not somebody still waits."""
         with self._lock:
             self._asked -= 1
-        if not done.cancelled() and done.exception() is None:
+
+    def _answered(self, done: Future[list[Answer]], reference: Any, arrived: float) -> None:
+        if done.cancelled():
+            self._ray.cancel(reference)
+        elif done.exception() is None:
             answers = done.result()
             seconds = time.perf_counter() - arrived
             self._tell(self.name, len(answers), sum(answer["unknown"] for answer in answers), seconds)
 
-    def _got(self, reference: Any) -> Any:
+    def _got(self, reference: Any, patience: float | None = None) -> Any:
         """Wait for what an actor returns."""
         try:
-            return self._ray.get(reference, timeout=self.limits.timeout)
+            return self._ray.get(reference, timeout=patience or self.limits.timeout)
+        except self._ray.exceptions.GetTimeoutError as error:
+            raise TimeoutError(f"stream {self.name}: its actor does not answer, or finds no room") from error
         except self._ray.exceptions.RayTaskError as error:
             raise _cause(error) from error
         except self._ray.exceptions.RayError as error:
+            _log.warning("stream %s: %s", self.name, error)
             raise RestartingError from error
 
     def _future(self, reference: Any) -> Future[Any]:

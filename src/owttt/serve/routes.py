@@ -24,6 +24,7 @@ from owttt.serve.limits import Limits
 from owttt.serve.messages import Answer, Answers, Demotion, Promotion
 from owttt.serve.meters import Meters
 from owttt.serve.streams import Stream, Streams
+from owttt.serve.worker import RestartingError
 from owttt.triage.clusters import clustered
 
 MULTIPART: Final = "multipart/form-data"
@@ -142,7 +143,18 @@ async def _waited(future: Future[T], stream: Stream) -> T:
 @router.get("/v1/streams", summary="The streams, and what can be said of each")
 async def listing(streams: All) -> dict[str, Any]:
     """Return the statistics of all streams."""
-    return {"streams": [await run_in_threadpool(streams.find(name).stats) for name in streams.names()]}
+    return {"streams": [await _numbers(streams.find(name)) for name in streams.names()]}
+
+
+async def _numbers(stream: Stream, *, pictures: bool = False) -> dict[str, Any]:
+    """Return what can be said of a stream, with its last rejects if wanted; if it is being started again, that."""
+    try:
+        numbers = await run_in_threadpool(stream.stats)
+        last = await run_in_threadpool(stream.thumbnails) if pictures else []
+    except (RestartingError, TimeoutError):
+        return {"stream": stream.name, "restarting": True}
+    shown = [{"png": base64.b64encode(png).decode(), "best": best, "score": score} for png, best, score in last]
+    return {**numbers, "last": shown} if pictures else numbers
 
 
 @router.get("/v1/streams/{stream}/stats", summary="What can be said of a stream")
@@ -159,12 +171,7 @@ async def events(one: One, request: Request, streams: All) -> Response:
 
     async def flow() -> AsyncIterator[str]:
         while streams.ready and not await request.is_disconnected():
-            last = [
-                {"png": base64.b64encode(png).decode(), "best": best, "score": score}
-                for png, best, score in await run_in_threadpool(one.thumbnails)
-            ]
-            numbers = await run_in_threadpool(one.stats)
-            yield f"data: {json.dumps({**numbers, 'last': last})}\n\n"
+            yield f"data: {json.dumps(await _numbers(one, pictures=True))}\n\n"
             await asyncio.sleep(EVERY)
 
     return StreamingResponse(flow(), media_type="text/event-stream")

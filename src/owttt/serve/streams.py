@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 from collections.abc import Callable
@@ -15,10 +16,11 @@ from owttt.adapter import Adapter
 from owttt.models.source_model import SourceModel
 from owttt.serve.decoding import RefusedError
 from owttt.serve.limits import Limits
-from owttt.serve.worker import Answer, State, Worker
+from owttt.serve.worker import Answer, RestartingError, State, Worker
 from owttt.triage.store import Reject
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_log = logging.getLogger("owttt.serve")
 
 
 class Stream(Protocol):
@@ -79,23 +81,28 @@ class Streams:
         self.ready = False
         self._opener = opener
         self._tell = tell
-        self._open: dict[str, Stream] = {}
+        self._opened: dict[str, Future[Stream]] = {}
         self._lock = threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
 
     def resume(self) -> dict[str, int | None]:
         """Open the streams that have state on disk; return which batch each goes on from."""
         there = sorted(path.name for path in self.folder.iterdir() if path.is_dir() and NAME.fullmatch(path.name))
-        resumed = {name: self.get(name).resumed_from for name in there[: self.limits.streams]}
+        resumed = {}
+        for name in there[: self.limits.streams]:
+            try:
+                resumed[name] = self.get(name).resumed_from
+            except (TimeoutError, RestartingError):  # a cluster may have no room yet; the others are served
+                _log.exception("stream %s: could not be opened; the next request tries again", name)
         self.ready = True
         return resumed
 
     def names(self) -> list[str]:
         """Return the streams that are open."""
-        return sorted(self._open)
+        return sorted(name for name, future in self._opened.copy().items() if future.done())
 
     def get(self, name: str) -> Stream:
-        """Return a stream, made now if it is new.
+        """Return a stream, made now if it is new; nobody but those who ask for this one waits for it.
 
         Raises:
             RefusedError: The name is none (422), or there are too many streams (429).
@@ -104,12 +111,23 @@ class Streams:
             raise RefusedError(
                 422, "A stream is named by 1 to 64 letters, digits, - and _, beginning with none of the last."
             )
+        mine: Future[Stream] = Future()
         with self._lock:
-            if name not in self._open:
-                if len(self._open) >= self.limits.streams:
-                    raise RefusedError(429, f"There are {self.limits.streams} streams already, which is the limit.")
-                self._open[name] = self._opener(name, self.folder / name, self.limits, self._tell)
-            return self._open[name]
+            if name not in self._opened and len(self._opened) >= self.limits.streams:
+                raise RefusedError(429, f"There are {self.limits.streams} streams already, which is the limit.")
+            future = self._opened.setdefault(name, mine)
+        if future is mine:
+            self._open(name, mine)
+        return future.result()
+
+    def _open(self, name: str, future: Future[Stream]) -> None:
+        """Open a stream that others may be waiting for by now; if that fails, the next who asks tries again."""
+        try:
+            future.set_result(self._opener(name, self.folder / name, self.limits, self._tell))
+        except BaseException as error:
+            with self._lock:
+                del self._opened[name]
+            future.set_exception(error)
 
     def find(self, name: str) -> Stream:
         """Return a stream that is open.
@@ -117,10 +135,10 @@ class Streams:
         Raises:
             RefusedError: There is none of this name (404).
         """
-        stream = self._open.get(name)
-        if stream is None:
+        future = self._opened.get(name)
+        if future is None or not future.done():
             raise RefusedError(404, "There is no such stream.")
-        return stream
+        return future.result()
 
     def close(self) -> None:
         """Drain and end all streams."""
@@ -130,8 +148,7 @@ class Streams:
     def close_doors(self) -> list[Stream]:
         """Take nothing any more, and say so; return the streams, which still answer what is queued."""
         self.ready = False
-        with self._lock:
-            streams = list(self._open.values())
+        streams = [self.find(name) for name in self.names()]
         for stream in streams:
             stream.close_door()
         return streams

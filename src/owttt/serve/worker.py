@@ -177,9 +177,11 @@ class Worker:
 
         Raises:
             LookupError: None of them is there.
-            ValueError: They are too few, or the name is taken.
+            ValueError: They are too few, the name is taken, or no rejects are kept.
         """
-        rejects = [] if self.store is None else self.store.get(ids)
+        if self.store is None:
+            raise ValueError("This service keeps no rejects.")
+        rejects = self.store.get(ids)
         if not rejects:
             raise LookupError("None of these rejects is there.")
         samples = torch.stack([torch.from_numpy(one.sample.copy()).float() for one in rejects])

@@ -64,7 +64,7 @@ class Store:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             self._connection = sqlite3.connect(path, check_same_thread=False, timeout=10)
-            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.execute("PRAGMA journal_mode=TRUNCATE")  # WAL does not work in folders that nodes share
             self._connection.execute(SCHEMA)
             self._connection.commit()
             self._number = self._count(self._connection)

@@ -106,6 +106,10 @@ function promoted(names) {
 }
 
 function show(s) {
+  if (s.restarting) {
+    say("starting again", true);
+    return;
+  }
   $("board").hidden = false;
   $("login").hidden = true;
   numbers(s);
