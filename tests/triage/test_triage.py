@@ -3,6 +3,7 @@
 import csv
 import json
 import sqlite3
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -92,7 +93,11 @@ def test_exports_are_what_the_tools_read(tmp_path):
     assert rows[6]["best_known_class"] == "'=SUM(A1)", "no spreadsheet computes it"
     labels = json.loads((tmp_path / "out" / "labels.json").read_text())
     assert labels["classes"] == ["cluster-01", "cluster-02", "alone"]
-    assert labels["labels"]["7"] == 1
+    assert labels["labels"]["cluster-02/7"] == 1
+    there = {
+        path.relative_to(tmp_path / "out" / "images").with_suffix("") for path in (tmp_path / "out").rglob("*.png")
+    }
+    assert {Path(name) for name in labels["labels"]} == there, "FiftyOne finds every file by its path below images"
     tasks = json.loads((tmp_path / "out" / "tasks.json").read_text())
     assert len(tasks) == 10
     assert tasks[0]["predictions"][0]["result"][0]["value"] == {"choices": ["cluster-01"]}

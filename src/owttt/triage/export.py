@@ -2,7 +2,7 @@
 
 images/<cluster>/<id>.png   a folder per class, which CVAT, FiftyOne and torchvision import as it is
 rejects.csv                 one line per sample
-labels.json                 FiftyOne's image classification format: {"classes": […], "labels": {id: index}}
+labels.json                 FiftyOne's image classification format: {"classes": […], "labels": {cluster/id: index}}
 tasks.json                  Label Studio tasks with the cluster as a prediction, and the score
 index.html                  a page to look at, with nothing loaded from elsewhere
 """
@@ -63,9 +63,14 @@ def export(clusters: Clusters, folder: Path) -> list[Path]:
 
 
 def fiftyone_labels(clusters: Clusters) -> dict[str, Any]:
-    """Return FiftyOne's classification labels: classes, and for each file (without its ending) the index of one."""
+    """Return FiftyOne's classification labels: classes, and for each file below images, without ending, the index."""
     names = [name_of(number) for number in clusters]
-    labels = {str(one.id): place for place, rejects in enumerate(clusters.values()) for one in rejects}
+    labels = {
+        f"{name}/{one.id}": place
+        for place, (name, rejects) in enumerate(zip(names, clusters.values(), strict=True))
+        for one in rejects
+        if one.png is not None
+    }
     return {"classes": names, "labels": labels}
 
 
