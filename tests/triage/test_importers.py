@@ -1,4 +1,4 @@
-"""What we export, read by the tools it is for, where these are installed (they are large: no extra of ours brings them)."""
+"""What we export, read by the tools it is for, where these are installed: they are large, and no extra brings them."""
 
 import json
 import os
@@ -44,11 +44,9 @@ def test_datumaro_which_cvat_imports_with(exported):
 def test_label_studio(exported):
     interface = pytest.importorskip("label_studio_sdk.label_interface", reason="Label Studio's SDK is not installed")
     choices = "".join(f'<Choice value="{name}"/>' for name in EXPECTED)
-    config = (
-        f'<View><Image name="image" value="$image"/><Choices name="class" toName="image">{choices}</Choices></View>'
-    )
-    tasks = json.loads((exported / "tasks.json").read_text())
+    shown = '<Image name="image" value="$image"/>'
+    config = f'<View>{shown}<Choices name="class" toName="image">{choices}</Choices></View>'
     reader = interface.LabelInterface(config)
-    assert not [
-        wrong for task in tasks for one in task["predictions"] if (wrong := reader.validate_prediction(one, True))
-    ]
+    predictions = [one for task in json.loads((exported / "tasks.json").read_text()) for one in task["predictions"]]
+    assert len(predictions) == 9
+    assert not [wrong for one in predictions if (wrong := reader.validate_prediction(one, return_errors=True))]
