@@ -107,12 +107,12 @@ def main() -> None:
     warnings.simplefilter("ignore", UserWarning)
     model = models.load(chosen.model)
     results, curves, told = {}, {}, {}
+    chosen.out.parent.mkdir(parents=True, exist_ok=True)
     for name in chosen.methods.split(","):
         adapter = wrap(model, name, source=model.source)
         results[name], curves[name] = show(name, adapter, model, chosen.scale)
         told[name] = {"events": [asdict(event) for event in adapter.events], "config": adapter.config}
-        chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    write_json(chosen.out.with_suffix(".json"), {"model": chosen.model, "scenes": results, "adapters": told})
+        write_json(chosen.out.with_suffix(".json"), {"model": chosen.model, "scenes": results, "adapters": told})
     Console().print(table(results))
     draw(curves, chosen.out.with_suffix(".png"))
 
