@@ -110,7 +110,7 @@ class Plus(Method):
 
     name = "owttt+"
     version = 2
-    cost = 2.9
+    cost = 3.9
     color = "#7a3fb0"
     gathers = True
     present: Tensor
