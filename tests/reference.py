@@ -667,6 +667,9 @@ class Plus(Reference):
                 self.gathered = []
             elif len(self.gathered) - len(x) < 32 <= len(self.gathered):
                 sample = torch.stack(self.gathered)
+                sample = sample[[not odd for odd in self.remembered(sample)]]
+                if len(sample) < 8:
+                    return
                 now, then = (
                     self.quarter(self.known_scores(model, sample)) for model in (self.present, self.source_model)
                 )

@@ -192,8 +192,11 @@ class Plus(Method):
         return {"strange looks": float(self.kept.now.strangers)}
 
     def _glance(self, x: Batch) -> None:
-        """Go back to the source's statistics if they suit these samples better than those in use."""
-        source, in_use = (self._tried(x, at) for at in (self.normalization.source, self.present))
+        """Go back to the source's statistics if they suit these samples, but for strangers, better than those in use."""
+        others = ~self._recalled(x).strangers.which
+        if int(others.sum()) < LEAST_STRANGERS:
+            return
+        source, in_use = (self._tried(x[others], at) for at in (self.normalization.source, self.present))
         if source.better(in_use, by=self.margin):
             self.present.copy_(source.statistics)
             self.kept.forget()
