@@ -90,11 +90,10 @@ class _Split:
 
 @dataclass(frozen=True)
 class _Found:
-    """The statistics for a batch, who is strange in it, how it looks, and what the search, if there was one, did."""
+    """The statistics for a batch, who is strange in it, and what the search, if there was one, found."""
 
     statistics: Tensor
     strangers: Strangers
-    look: Tensor
     parts: Looks | None = None
     jumped: bool = False
 
@@ -114,7 +113,6 @@ class Plus(Method):
     color = "#7a3fb0"
     gathers = True
     present: Tensor
-    look: Tensor
     pause: Tensor
     waiting: Tensor
 
@@ -161,7 +159,6 @@ class Plus(Method):
         self.normalization = normalization(self.network, self.source)
         self.register_buffer("present", self.normalization.source.clone())
         self.kept = KeptLooks(looks(self.network, zeros_like_source(self.source)))
-        self.register_buffer("look", torch.zeros_like(self.kept.now.center))
         self.register_buffer("pause", torch.zeros((), dtype=torch.long, device=self.present.device))
         self.register_buffer("waiting", torch.zeros_like(self.pause))
         quantiles = self.source.score_quantiles()
@@ -192,7 +189,7 @@ class Plus(Method):
         return {"strange looks": float(self.kept.now.strangers)}
 
     def _glance(self, x: Batch) -> None:
-        """Go back to the source's statistics if they suit these samples, but for strangers, better than those in use."""
+        """Go back to the source's statistics if they suit samples that are not strange better than those in use."""
         others = ~self._recalled(x).strangers.which
         if int(others.sum()) < LEAST_STRANGERS:
             return
@@ -209,7 +206,6 @@ class Plus(Method):
             self.waiting -= 1
             return
         self.kept.keep(found.parts)
-        self.look.copy_(found.look)
         self.pause.fill_(0 if found.jumped else min(self.rest, 2 * int(self.pause) + 1))
         self.waiting.copy_(self.pause)
 
@@ -217,16 +213,16 @@ class Plus(Method):
         """Return what is in use, for a batch that is too small to find anything in it."""
         parts = self.kept.now
         if parts.strangers:
-            return _Found(self.present, Strangers(parts.strange(looks(self.network, x)), parts.distinct), self.look)
+            return _Found(self.present, Strangers(parts.strange(looks(self.network, x)), parts.distinct))
         nobody = torch.zeros(len(x), dtype=torch.bool, device=self.present.device)
-        return _Found(self.present, Strangers(nobody, False), self.look)
+        return _Found(self.present, Strangers(nobody, False))
 
     def _found(self, x: Batch) -> _Found:
         """Return the statistics to use from here on, and who is strange."""
         raw = looks(self.network, x)
         if int(self.waiting) and self._looks_the_same(raw):
             parts = self.kept.now
-            return _Found(self.present, Strangers(parts.strange(raw), parts.distinct), self.look)
+            return _Found(self.present, Strangers(parts.strange(raw), parts.distinct))
         source = self._tried(x, self.normalization.source)
         in_use = source if bool((self.present == source.statistics).all()) else self._tried(x, self.present)
         part = torch.zeros(len(x), dtype=torch.long, device=raw.device)
@@ -239,14 +235,14 @@ class Plus(Method):
             split = self._split(x, points, part == 0, source, in_use)
         parts = Looks.of(raw, part)
         statistics, jumped = self._judged(x, part == 0, split, source, in_use)
-        look = described(raw, parts.scale).mean(dim=0)
-        return _Found(statistics, Strangers(part > 0, parts.distinct), look, parts, jumped)
+        return _Found(statistics, Strangers(part > 0, parts.distinct), parts, jumped)
 
     def _looks_the_same(self, raw: Tensor) -> bool:
         """Whether samples look as they did at the last search, in the mean."""
-        points = described(raw, self.kept.now.scale)
+        last = self.kept.now
+        points = described(raw, last.scale)
         chance = 2 * points.var(dim=0, correction=0).sum() / len(points)
-        return bool((points.mean(dim=0) - self.look).square().sum() <= SAME * chance)
+        return bool((points.mean(dim=0) - last.center).square().sum() <= SAME * chance)
 
     def _split(self, x: Batch, points: Tensor, left: Tensor, source: _Candidate, in_use: _Candidate) -> _Split:
         """Part the samples that are left by their looks, and find out how much alike both groups are."""
