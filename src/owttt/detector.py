@@ -66,8 +66,8 @@ class NamedScore:
 DEFAULT_SCORE: Final = "cosine"
 DEFAULT_THRESHOLD: Final = "evidence"
 FEW_STRANGERS: Final = 0.05
-LEFT_UNKNOWN: Final = 0.1
-"""Where so many samples are distinct strangers, these are what is unknown, and of the others a tenth at most."""
+LEFT_UNKNOWN: Final = 0.05
+"""Where so many samples are distinct strangers, these are what is unknown, and of the others one in twenty at most."""
 _OLD_SPELLINGS: Final = {"centred": "centered"}
 SCORES: Final[dict[str, NamedScore]] = {
     score.name: score

@@ -108,7 +108,7 @@ class Plus(Method):
     """Statistics of the known samples, found by evidence. Options: see the steps above."""
 
     name = "owttt+"
-    version = 2
+    version = 3
     cost = 3.9
     color = "#7a3fb0"
     gathers = True
