@@ -24,7 +24,7 @@ types: $(READY)  ## strict types
 	$(BIN)/mypy
 
 unit: $(READY)   ## tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 attack: $(READY) ## hostile calls, files, archives, kills, threads and pages: what was tried, what did not hold
 	$(BIN)/python -m tests.attack

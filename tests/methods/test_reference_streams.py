@@ -85,7 +85,11 @@ def test_owttt_options(order, options):
         ({"score": "centered"}, {"score": "centered"}),
         ({"score": "energy"}, {"score": "energy"}),
         ({"score": "max-softmax"}, {"score": "max-softmax"}),
-        ({"score": lambda out, _: -out.features.norm(dim=1)}, {"score": lambda z, _: -z.norm(dim=1)}),
+        pytest.param(
+            {"score": lambda out, _: -out.features.norm(dim=1)},
+            {"score": lambda z, _: -z.norm(dim=1)},
+            id="a function",
+        ),
     ],
     ids=str,
 )
