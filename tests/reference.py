@@ -615,7 +615,7 @@ class Plus(Reference):
         momentum=0.3,
         margin=0.08,
         jump=0.1,
-        strange=0.3,
+        strange=0.4,
         apart=0.5,
         least=0.1,
         keep=0.5,
@@ -670,17 +670,21 @@ class Plus(Reference):
                 sample = sample[[not odd for odd in self.remembered(sample)]]
                 if len(sample) < 8:
                     return
-                now, then = (
-                    self.quarter(self.known_scores(model, sample)) for model in (self.present, self.source_model)
-                )
+                now, then = (self.quarter(self.tried(model, sample)) for model in (self.present, self.source_model))
                 if then < (1 - self.margin) * now:
                     self.present, self.waiting, self.parts = copy.deepcopy(self.source_model), 0, None
                     self.moved = False
                     self.glances += 1
 
-    def known_scores(self, model, x):
+    def tried(self, model, x):
+        """Of every sample, the score by its cosines and the centered one."""
         with torch.no_grad():
-            return self.score(*self.forward(model, x))
+            z, logits = self.forward(model, x)
+        centered = []
+        for f in z:
+            cosines = [float(F.cosine_similarity(f - self.mean, m - self.mean, dim=0)) for m in self.class_means]
+            centered.append(max(0, 1 - max(cosines)))
+        return list(zip(self.score(z, logits), centered, strict=True))
 
     def measured(self, x):
         """The source model with the statistics of x, layer after layer."""
@@ -766,18 +770,20 @@ class Plus(Reference):
 
     def parted(self, x, points):
         """Set groups aside that are strange, one after the other."""
-        tried = {"source": self.known_scores(self.source_model, x), "in use": self.known_scores(self.present, x)}
+        tried = {"source": self.tried(self.source_model, x), "in use": self.tried(self.present, x)}
         part = [0] * len(x)
         split = self.split(x, points, part, tried)
         for number in (1, 2, 3):
-            if split["likeness"] < self.least or split["others"] >= self.strange * split["likeness"]:
+            if split["likeness"] < self.least:
+                break
+            if split["others"] >= (self.strange - split["doubt"]) * split["likeness"]:
                 break
             part = [number if p == 0 and i not in split["anchor"] else p for i, p in enumerate(part)]
             split = self.split(x, points, part, tried)
         return part, split, tried
 
     def likeness(self, *lists):
-        return max(2 * sum(s <= self.middle for s in scores) / len(scores) for scores in lists)
+        return max(2 * sum(centered <= self.middle for _, centered in scores) / len(scores) for scores in lists)
 
     def split(self, x, points, part, tried):
         left = [i for i, p in enumerate(part) if p == 0]
@@ -795,9 +801,9 @@ class Plus(Reference):
                 pairs.append(pair)
         if not pairs:
             own = self.measured(x[left])
-            scores = self.known_scores(own, x[left])
+            scores = self.tried(own, x[left])
             known = max(self.likeness(scores), alike(left))
-            return {"anchor": left, "own": own, "scores": scores, "likeness": known, "others": 1.0}
+            return {"anchor": left, "own": own, "scores": scores, "likeness": known, "others": 1.0, "doubt": 0}
         chosen = pairs[0]
         for pair in pairs:
             low, high = sorted(alike(group) for group in pair)
@@ -808,28 +814,40 @@ class Plus(Reference):
         for index, group in enumerate(chosen):
             if len(group) >= 16:
                 model = self.measured(x[group])
-                own[index] = (model, self.known_scores(model, x[group]))
+                own[index] = (model, self.tried(model, x[group]))
         index = min(own, key=lambda i: self.quarter(own[i][1]))
         anchor, rest = chosen[index], chosen[1 - index]
         model, scores = own[index]
-        others = max(self.likeness(self.known_scores(model, x[rest])), alike(rest))
+        others = max(self.likeness(self.tried(model, x[rest])), alike(rest))
         if 1 - index in own:
             others = max(others, self.likeness(own[1 - index][1]))
         known = max(self.likeness(scores), alike(anchor))
-        return {"anchor": anchor, "own": model, "scores": scores, "likeness": known, "others": others + 2 / len(rest)}
+        found = {"anchor": anchor, "own": model, "scores": scores, "likeness": known}
+        return {**found, "others": others + 2 / len(rest), "doubt": self.doubt(x, anchor, rest)}
+
+    def doubt(self, x, anchor, rest):
+        """How many samples could as well be in the other of two groups, for each one in the smaller."""
+        together = sorted(anchor + rest)
+        points, _ = self.looks(x[together])
+        center, axes, parts = self.parts_of(points, [int(i in rest) for i in together])
+        doubt = 0
+        for row in points:
+            one, two = (float(density(part, [((row - center) @ axes).numpy()])[0]) for part in parts)
+            doubt += 1 - 1 / (1 + math.exp(-abs(one - two)))
+        return doubt / min(len(anchor), len(rest))
 
     def judged(self, x, part, split, tried):
         left = [i for i, p in enumerate(part) if p == 0]
         apart = split["others"] < self.apart * split["likeness"]
         anchor = split["anchor"] if apart else left
         every = self.measured(x[left])
-        scores = self.known_scores(every, x[left])
+        scores = self.tried(every, x[left])
         share = min(1.0, max(self.keep, 2 * self.likeness(scores)))
         if share < 1:
-            limit = float(torch.tensor(scores, dtype=torch.float64).quantile(share))
-            every = self.measured(x[[i for i, s in zip(left, scores, strict=True) if s <= limit]])
+            limit = float(torch.tensor([s for s, _ in scores], dtype=torch.float64).quantile(share))
+            every = self.measured(x[[i for i, (s, _) in zip(left, scores, strict=True) if s <= limit]])
         models = {"source": self.source_model, "in use": self.present, "every": every, "own": split["own"]}
-        values = {name: self.known_scores(model, x[anchor]) for name, model in models.items()}
+        values = {name: self.tried(model, x[anchor]) for name, model in models.items()}
         quarter = {name: self.quarter(scores) for name, scores in values.items()}
         best = "in use"
         if quarter["every"] < 0.98 * quarter[best]:
@@ -851,4 +869,4 @@ class Plus(Reference):
 
     @staticmethod
     def quarter(values):
-        return float(torch.tensor(values, dtype=torch.float64).quantile(0.25))
+        return float(torch.tensor([score for score, _ in values], dtype=torch.float64).quantile(0.25))

@@ -2,10 +2,13 @@
 
 What corruption does to a network is undone for the most part by the statistics it normalizes with, if these are of the
 known samples only; of a batch that is half unknown they make things worse. Which samples are known cannot be seen from
-scores before the statistics are right, but it can be seen of groups. With Q(½) the median of the source's scores
-1 - max cos, the likeness of samples with scores s is how many of them score like the source's better half:
+scores before the statistics are right, but it can be seen of groups. With Q(½) the median of the source's centered
+scores, the likeness of samples with centered scores s is how many of them score like the source's better half:
 
     likeness = (share of s <= Q(½)) / ½                  1 for the source itself, near 0 for unknown samples
+
+Centered, because features of a weak network all point in nearly the same direction: normalized by their own statistics,
+samples of any kind then have high cosines. Centered ones are not taken in by that.
 
 1. looks       Most kinds of unknown samples look different at the first layer. A mixture of two Gaussians of the
                samples' first-layer moments finds two groups (`looks`, `two_groups`).
@@ -13,8 +16,9 @@ scores before the statistics are right, but it can be seen of groups. With Q(½)
                corruption was; unknown ones still are not. The group with the lower first quartile is the anchor.
 3. strangers   If the other group is alike with no statistics at hand (its own, the anchor's, those in use, the
                source's), its likeness being below `strange` times that of the anchor, it is unknown: it is rejected
-               whatever it scores, and what is left is looked at again, up to `PARTS` times.
-4. evidence    Statistics are judged by the lower quartile of the scores that samples have with them: of the anchor if
+               whatever it scores, and what is left is looked at again, up to `PARTS` times. Samples that could be in
+               either group are taken for known ones: the share of them in the smaller group is taken off `strange`.
+4. evidence    Statistics are judged by the lower quartile of the cosine scores samples have with them: of the anchor if
                the other group's likeness is below `apart` times that of the anchor, else of all that is left. Those in
                use, of all that is left (where few are alike, of the share 2·likeness of it that scores lowest, at least
                `keep`) and, if groups are apart, of the anchor alone are tried; the best are taken, the earlier ones
@@ -38,7 +42,7 @@ from typing import Final, final
 import torch
 from torch import Tensor
 
-from owttt.functional import nearest_score, two_groups
+from owttt.functional import centered_score, nearest_score, two_groups
 from owttt.methods.base import Method
 from owttt.methods.gathering import Gathered, zeros_like_source
 from owttt.methods.looks import PARTS, KeptLooks, Looks, described, scale_of
@@ -60,10 +64,11 @@ SAME: Final = 8.0
 
 @dataclass(frozen=True)
 class _Candidate:
-    """Statistics, and the scores that some samples have with them."""
+    """Statistics, and what samples score with them: by their cosines, and by centered ones."""
 
     statistics: Tensor
     scores: Tensor
+    centered: Tensor
 
     @property
     def quarter(self) -> float:
@@ -75,17 +80,18 @@ class _Candidate:
 
     def of(self, some: Tensor) -> _Candidate:
         """Return the same, judged by some of the samples."""
-        return _Candidate(self.statistics, self.scores[some])
+        return _Candidate(self.statistics, self.scores[some], self.centered[some])
 
 
 @dataclass(frozen=True)
 class _Split:
-    """Two groups of samples: the anchor, with its own statistics and its likeness, and that of the others."""
+    """Two groups of samples: the anchor, its own statistics and its likeness; that of the others; how mixed they are."""
 
     anchor: Tensor
     own: _Candidate
     likeness: float
     others: float
+    doubt: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,7 @@ class Plus(Method):
         momentum: float = 0.3,
         margin: float = 0.08,
         jump: float = 0.1,
-        strange: float = 0.3,
+        strange: float = 0.4,
         apart: float = 0.5,
         least: float = 0.1,
         keep: float = 0.5,
@@ -161,7 +167,7 @@ class Plus(Method):
         self.kept = KeptLooks(looks(self.network, zeros_like_source(self.source)))
         self.register_buffer("pause", torch.zeros((), dtype=torch.long, device=self.present.device))
         self.register_buffer("waiting", torch.zeros_like(self.pause))
-        quantiles = self.source.score_quantiles()
+        quantiles = self.source.score_quantiles("centered")
         assert quantiles is not None
         self.middle = float(quantiles.quantile(0.5))
         self.gathered = Gathered(self.source, self.chunk)
@@ -226,13 +232,12 @@ class Plus(Method):
         source = self._tried(x, self.normalization.source)
         in_use = source if bool((self.present == source.statistics).all()) else self._tried(x, self.present)
         part = torch.zeros(len(x), dtype=torch.long, device=raw.device)
-        points = described(raw, scale_of(raw))
-        split = self._split(x, points, part == 0, source, in_use)
+        split = self._split(x, raw, part == 0, source, in_use)
         for number in range(1, PARTS + 1):
-            if split.likeness < self.least or split.others >= self.strange * split.likeness:
+            if split.likeness < self.least or split.others >= (self.strange - split.doubt) * split.likeness:
                 break
             part[(part == 0) & ~split.anchor] = number
-            split = self._split(x, points, part == 0, source, in_use)
+            split = self._split(x, raw, part == 0, source, in_use)
         parts = Looks.of(raw, part)
         statistics, jumped = self._judged(x, part == 0, split, source, in_use)
         return _Found(statistics, Strangers(part > 0, parts.distinct), parts, jumped)
@@ -244,9 +249,9 @@ class Plus(Method):
         chance = 2 * points.var(dim=0, correction=0).sum() / len(points)
         return bool((points.mean(dim=0) - last.center).square().sum() <= SAME * chance)
 
-    def _split(self, x: Batch, points: Tensor, left: Tensor, source: _Candidate, in_use: _Candidate) -> _Split:
+    def _split(self, x: Batch, raw: Tensor, left: Tensor, source: _Candidate, in_use: _Candidate) -> _Split:
         """Part the samples that are left by their looks, and find out how much alike both groups are."""
-        chosen = self._groups(points, left, source, in_use)
+        chosen = self._groups(described(raw, scale_of(raw)), left, source, in_use)
         if chosen is None:
             own = self._measured(x[left])
             return _Split(left, own, self._likeness(own, source.of(left), in_use.of(left)), 1.0)
@@ -256,7 +261,8 @@ class Plus(Method):
         with_own = [candidate for candidate, group in measured if group is not anchor]
         likeness = self._likeness(own, source.of(anchor), in_use.of(anchor))
         others = self._likeness(self._tried(x[rest], own.statistics), source.of(rest), in_use.of(rest), *with_own)
-        return _Split(anchor, own, likeness, others + 2 / int(rest.sum()))
+        doubt = float(Looks.of(raw[left], rest[left]).doubt)
+        return _Split(anchor, own, likeness, others + 2 / int(rest.sum()), doubt)
 
     def _groups(
         self, points: Tensor, left: Tensor, source: _Candidate, in_use: _Candidate
@@ -303,15 +309,17 @@ class Plus(Method):
 
     def _likeness(self, *tried: _Candidate) -> float:
         """Return how many of some samples score like the source's better half, with the statistics that suit best."""
-        return max(2 * float((one.scores <= self.middle).to(one.scores.dtype).mean()) for one in tried)
+        return max(2 * float((one.centered <= self.middle).to(one.centered.dtype).mean()) for one in tried)
 
     def _measured(self, x: Batch) -> _Candidate:
         """Take the statistics of these samples, which are judged by them, too."""
-        statistics, out = self.normalization.measure(x)
-        return _Candidate(statistics, self._scores(out))
+        return self._candidate(*self.normalization.measure(x))
 
     def _tried(self, x: Batch, statistics: Tensor) -> _Candidate:
-        return _Candidate(statistics, self._scores(self.normalization.run(x, statistics)))
+        return self._candidate(statistics, self.normalization.run(x, statistics))
 
-    def _scores(self, out: Forward) -> Tensor:
-        return nearest_score(out.cosines(self.source.prototypes))
+    def _candidate(self, statistics: Tensor, out: Forward) -> _Candidate:
+        """Score samples by their cosines, and centered."""
+        source = self.source
+        centered = centered_score(out.features, source.class_means, source.mean)
+        return _Candidate(statistics, nearest_score(out.cosines(source.prototypes)), centered)
