@@ -85,7 +85,7 @@ class _Candidate:
 
 @dataclass(frozen=True)
 class _Split:
-    """Two groups of samples: the anchor, its own statistics and its likeness; that of the others; how mixed they are."""
+    """Two groups: the anchor, with its own statistics and its likeness; that of the others; how mixed both are."""
 
     anchor: Tensor
     own: _Candidate
