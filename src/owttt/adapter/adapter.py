@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, is_dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, Self, cast, final, get_args
+from typing import Any, Final, Literal, Self, final, get_args
 
 import torch
 from torch import Tensor, nn
 
 from owttt._utils import state
-from owttt._utils import tensors as tensor_files
 from owttt._utils.allocator import give_back_freed_memory
 from owttt._utils.background import Background
 from owttt._utils.locks import Lock
 from owttt._utils.queue import Queue
+from owttt.adapter import saving
 from owttt.adapter.answers import answers, part_of, rejections, with_promoted, with_rejected
 from owttt.adapter.batches import taken
 from owttt.adapter.guard import Event, Log, implausible_features, implausible_inputs, implausible_state
 from owttt.adapter.promoted import Promoted
 from owttt.adapter.rails import Rails, pace
-from owttt.detector import Detector, Evidence, NamedScore, Score, Threshold
+from owttt.detector import Detector, Score, Threshold
 from owttt.functional import effective_classes
 from owttt.methods.base import Method
 from owttt.network.inputs import tensors_of
 from owttt.types import ADAPT_THEN_PREDICT, PREDICT_THEN_ADAPT, Forward, Order, Prediction, Verdict
 
-KIND: Final = "adapter state"
 NETWORK: Final = "method.network."
 """What the names of the network's tensors begin with, in an adapter's state."""
-EXPLAINED: Final = "detector.explained."
-"""In the names of tensors that states from before there were strangers do not have."""
 TOGETHER: Final = 256
 """Samples that a promoted class is run through the network in."""
 TIDY: Final = 2048
@@ -225,23 +221,17 @@ class Adapter(nn.Module):
             FloatingPointError: A tensor of the state is not finite; nothing is written.
         """
         with self._turn():
-            tensors = state.collect(self, self.method.optimizer)
-            broken = state.not_finite(tensors)
-            if broken:
-                raise FloatingPointError(f"This state is not worth keeping: {broken[:5]} are not finite. Call reset().")
-            self._once(partial(tensor_files.write, path, tensors, {"kind": KIND, **self.config}))
+            write = saving.writer(path, state.collect(self, self.method.optimizer), self.config)
+            ranks = self.method.network.ranks
+            if ranks is None:
+                write()
+            else:
+                ranks.once(write)
 
     @torch.inference_mode(False)
     def restore(self, path: str | Path) -> Self:
         """Resume from a file that `save` wrote, of an adapter wrapped with the same model, source and options."""
-        tensors, description = tensor_files.read(path, KIND)
-        theirs = {name: value for name, value in description.items() if name != "kind"}
-        mine = json.loads(json.dumps(self.config))
-        different = sorted(name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name))
-        if different:
-            pairs = "; ".join(f"{name}: file {theirs.get(name)!r}, here {mine.get(name)!r}" for name in different)
-            raise ValueError(f"{path}: the state of an adapter made differently. {pairs}.")
-        tensors = {name: value for name, value in self._initial.items() if EXPLAINED in name} | tensors
+        tensors = saving.read(path, self.config, self._initial)
         with self._turn():
             state.check(tensors, self, str(path), self.method.optimizer)
             state.load(tensors, self, self.method.optimizer)
@@ -255,8 +245,8 @@ class Adapter(nn.Module):
             "method": self.method.name,
             "options": self.method.options(),
             "order": self.order,
-            "score": _name(self.detector.score),
-            "threshold": _name(self.detector.threshold),
+            "score": saving.name_of(self.detector.score),
+            "threshold": saving.name_of(self.detector.threshold),
             "window": self.detector.window.capacity,
             "classifier": self.classifier,
             "guard": self.guard,
@@ -274,19 +264,6 @@ class Adapter(nn.Module):
         """Stay in evaluation mode: the method decides when a layer uses batch statistics."""
         del mode
         return super().train(False)
-
-    def _once(self, write: Callable[[], object]) -> None:
-        """Do something in one of the processes that share the stream; if it fails there, all raise."""
-        ranks, wrong = self.method.network.ranks, None
-        if ranks is None:
-            write()
-            return
-        try:
-            if ranks.rank == 0:
-                write()
-        except Exception as error:  # whatever it is, nobody must wait for this rank
-            wrong = error
-        ranks.agree(None, wrong)
 
     def _count(self, samples: int) -> None:
         """Count a batch; now and then give back what the allocator holds of those before."""
@@ -506,14 +483,3 @@ def _learning(learn: Callable[[], bool]) -> None:
     """Learn on a thread that does not know the modes of the one it was begun on."""
     with torch.inference_mode(False), torch.enable_grad():
         learn()
-
-
-def _name(plug: Callable[..., Tensor]) -> Any:
-    """Describe a score or threshold for the record."""
-    if isinstance(plug, NamedScore):
-        return plug.name
-    if isinstance(plug, Evidence):
-        return plug.describe()
-    if is_dataclass(plug):
-        return f"{type(plug).__name__}({', '.join(f'{k}={v}' for k, v in asdict(cast(Any, plug)).items())})"
-    return getattr(plug, "__qualname__", type(plug).__qualname__)

@@ -68,6 +68,16 @@ class Ranks:
                 raise RuntimeError(f"Rank {rank} of {self.size} could not go on, so nobody does. {wrong}")
         return [theirs for theirs, _ in both]
 
+    def once(self, work: Callable[[], object]) -> None:
+        """Do something in the first rank only; if it fails there, all raise."""
+        wrong = None
+        try:
+            if self.rank == 0:
+                work()
+        except Exception as error:  # whatever it is, nobody must wait for this rank
+            wrong = error
+        self.agree(None, wrong)
+
     def joined(self, part: Batch, sizes: list[int]) -> Batch:
         """Return the whole batch of which every rank has a part of so many samples."""
         whole = {name: self._gathered(value, sizes) for name, value in tensors_of(part).items()}
