@@ -11,12 +11,13 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from owttt._utils.files import SEAL, write_json
-from owttt.bench.figures import DRAW, means
-from owttt.bench.figures.overview import _mean
+from owttt.bench.figures import DRAW, by_corruption
+from owttt.bench.figures.overview import accuracies_by_corruption
 from owttt.bench.report import render
 from owttt.bench.report.gallery import _gallery
 from owttt.bench.report.loose import USUAL, USUAL_STREAM
@@ -173,14 +174,19 @@ def test_every_figure_is_drawn(results):
             assert "dc:date" not in vector.read_text(), "the same every time"
 
 
-def test_means_are_over_the_columns(tmp_path):
-    table = fake_table()
-    means(table, tmp_path / "means.png")
-    with Image.open(tmp_path / "means.png") as picture:
-        assert picture.size[0] > 500
-    for row in table["rows"]:
-        last = [cell["mean"][-1] for cell in table["cells"] if cell["row"] == row]
-        assert _mean(table, row, "mean") == pytest.approx(sum(last) / len(last))
+def run_in(corruption, acc_h):
+    return {"metrics": {"acc_h": acc_h}, "spec": {"stream": {"corruptions": [corruption]}}}
+
+
+def test_bars_of_all_corruptions_that_rows_have_in_common(tmp_path):
+    runs = [run_in("snow", 0.5), run_in("snow", 0.7), run_in("fog", 0.2)]
+    assert accuracies_by_corruption(runs) == {"snow": [50, 70], "fog": [20]}
+    assert np.isnan(accuracies_by_corruption([run_in("snow", None)])["snow"][0])
+    by_corruption({"one": runs, "two": runs[:2]}, tmp_path / "bars.svg")
+    drawn = (tmp_path / "bars.svg").read_text()
+    assert "snow" in drawn
+    assert ">60<" in drawn, "the mean"
+    assert "fog" not in drawn, "one row has no run of it"
 
 
 def embedded_runs(results):

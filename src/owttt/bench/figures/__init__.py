@@ -8,7 +8,7 @@ from typing import Final
 
 from owttt.bench.figures.canvas import DARK
 from owttt.bench.figures.embeddings import classes, stages, verdicts
-from owttt.bench.figures.overview import means, overview
+from owttt.bench.figures.overview import by_corruption, overview
 from owttt.bench.figures.streams import cumulative, drop, scores, thresholds
 from owttt.bench.records import PlacedRun, TableRecord
 
@@ -21,7 +21,7 @@ DRAW: Final[dict[str, Callable[[TableRecord, Sequence[PlacedRun], Path], None]]]
     "verdicts": verdicts,
     "stages": stages,
 }
-__all__ = ["DRAW", "draw", "means", "overview"]
+__all__ = ["DRAW", "by_corruption", "draw", "overview"]
 
 
 def draw(table: TableRecord, runs: Sequence[PlacedRun], folder: Path, name: str) -> list[Path]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
-from owttt.bench.figures.canvas import MUTED, canvas, color_of, ink, limits, score_histogram
-from owttt.bench.records import RunRecord, TableRecord
+from owttt.bench.figures.canvas import MUTED, canvas, color_of, limits, score_histogram
+from owttt.bench.records import RunRecord, corruption_of
 
 
 def overview(outcomes: Mapping[str, RunRecord], path: Path, *, before: str, after: str) -> None:
@@ -31,21 +31,29 @@ def overview(outcomes: Mapping[str, RunRecord], path: Path, *, before: str, afte
             score_histogram(axes, f"{name}: scores, last quarter", outcomes[name])
 
 
-def means(table: TableRecord, path: Path) -> None:
-    """Draw the mean over a table's columns of every row's last metric, best first; the published mean is a mark."""
-    bars = sorted(((_mean(table, row, "mean"), row) for row in table["rows"]), key=lambda bar: bar[0])
-    with canvas(path, 1, (7, 0.4 * len(bars) + 0.9)) as (axes,):
-        for place, (ours, row) in enumerate(bars):
-            axes.barh(place, ours, color=table.get("colors", {}).get(row) or MUTED, height=0.7)
-            axes.text(ours + 0.5, place, f"{ours:.1f}", va="center", fontsize=8)
-            published = _mean(table, row, "published")
-            if np.isfinite(published):
-                axes.plot([published] * 2, [place - 0.35, place + 0.35], color=ink(path), lw=1.2)
-        axes.set_yticks(range(len(bars)), [row for _, row in bars])
-        axes.set(title="mean Acc_H (%); lines: published, another network", xlim=(0, 100))
+def by_corruption(rows: Mapping[str, Sequence[RunRecord]], path: Path) -> None:
+    """Draw mean Acc_H as one group of bars for every corruption that all rows have as many runs of, and over all."""
+    found = {name: accuracies_by_corruption(runs) for name, runs in rows.items()}
+    first = next(iter(found.values()))
+    groups = [group for group in first if len({len(row.get(group, ())) for row in found.values()}) == 1]
+    with canvas(path, 1, (max(7, 1.3 * len(groups) + 2), 3.4)) as (axes,):
+        width = 0.8 / len(rows)
+        for number, (name, values) in enumerate(found.items()):
+            heights = [float(np.mean(values[group])) for group in groups]
+            heights.append(float(np.mean(heights)))
+            places = np.arange(len(heights)) + (number - (len(rows) - 1) / 2) * width
+            axes.bar(places, heights, width, color=color_of(rows[name][0]) or MUTED, label=name)
+            for place, height in zip(places, heights, strict=True):
+                axes.text(place, height + 1, f"{height:.0f}", ha="center", fontsize=7)
+        axes.set_xticks(range(len(groups) + 1), [*(group.replace("_", " ") for group in groups), "mean"])
+        axes.set(ylabel="Acc_H (%)", ylim=(0, 100))
+        axes.legend(frameon=False, ncols=len(rows), loc="upper center", bbox_to_anchor=(0.5, 1.14))
 
 
-def _mean(table: TableRecord, row: str, which: Literal["mean", "published"]) -> float:
-    """Return the mean over the columns of a row's last metric, NaN where a column has none."""
-    cells = [cell[which] for cell in table["cells"] if cell["row"] == row]
-    return float(np.mean([np.nan if not cell or cell[-1] is None else cell[-1] for cell in cells]))
+def accuracies_by_corruption(runs: Sequence[RunRecord]) -> dict[str, list[float]]:
+    """Return Acc_H of all runs, in percent, by what corrupts them."""
+    values: dict[str, list[float]] = defaultdict(list)
+    for run in runs:
+        value = run["metrics"]["acc_h"]
+        values[corruption_of(run)].append(np.nan if value is None else 100 * value)
+    return values
