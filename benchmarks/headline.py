@@ -27,7 +27,7 @@ def row_of(run: RunRecord) -> str | None:
     spec, stream = run["spec"], run["spec"]["stream"]
     if spec["model"] != MODEL or stream["seed"] != 0 or stream["num_samples"] or len(stream["unknown"]) != 1:
         return None
-    if len(stream["corruptions"]) != 1 or stream["ratio"] != 1:
+    if len(stream["corruptions"]) != 1 or stream["ratio"] != 1 or spec["embed"]:
         return None
     how = (spec["preset"], spec["threshold"])
     if spec["method"] == "owttt+":
