@@ -17,7 +17,8 @@ samples of any kind then have high cosines. Centered ones are not taken in by th
 3. strangers   If the other group is alike with no statistics at hand (its own, the anchor's, those in use, the
                source's), its likeness being below `strange` times that of the anchor, it is unknown: it is rejected
                whatever it scores, and what is left is looked at again, up to `PARTS` times. Samples that could be in
-               either group are taken for known ones: the share of them in the smaller group is taken off `strange`.
+               either group are taken for known ones: how many there are for each one in the smaller group is taken off
+               `strange`.
 4. evidence    Statistics are judged by the lower quartile of the cosine scores samples have with them: of the anchor if
                the other group's likeness is below `apart` times that of the anchor, else of all that is left. Those in
                use, of all that is left (where few are alike, of the share 2·likeness of it that scores lowest, at least
