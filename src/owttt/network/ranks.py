@@ -18,6 +18,8 @@ forward and backward, where statistics are the batch's, and all gradients per st
 
 from __future__ import annotations
 
+import atexit
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self, final
@@ -29,6 +31,11 @@ from torch import Tensor
 from owttt.functional import wide
 from owttt.network.inputs import Batch, Fields, tensors_of
 from owttt.types import Forward
+
+LAST_WORK = 0.1
+"""Seconds that a process waits before it ends. Gloo's threads need the interpreter to let go of the tensors of their
+last exchange; one that asks for it while the interpreter goes down aborts the process. `destroy_process_group` does not
+wait for them where the first optimizer was made after the group: that imports modules which hold on to the group."""
 
 
 @final
@@ -46,6 +53,8 @@ class Ranks:
         self.size = dist.get_world_size(group)
         self.rows: tuple[int, int] | None = None
         """Rows of this rank and of all, while a pass is under way in which every rank has its own."""
+        atexit.unregister(_wait_for_gloo)
+        atexit.register(_wait_for_gloo)
 
     def __deepcopy__(self, _: Any) -> Self:
         return self
@@ -145,6 +154,10 @@ class Ranks:
                 "not answer. The adapter is as it was before the batch: start all ranks again and restore its last "
                 f"saved state. ({str(error).splitlines()[0]})"
             ) from error
+
+
+def _wait_for_gloo() -> None:
+    time.sleep(LAST_WORK)
 
 
 class _Gather(torch.autograd.Function):
