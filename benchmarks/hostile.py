@@ -1,37 +1,48 @@
 """A long and hostile stream: looks that change, unknowns that come and go, one class only, batches of 1.
 
-    python benchmarks/hostile.py [--model cifar10-resnet26] [--scale 1.0] [--methods test,owttt+,owttt]
+    python benchmarks/hostile.py [--model cifar10-resnet11] [--methods test,bn,owttt+,owttt] [--results results]
 
-Scenes are of 200 to 5,000 images; all of them, four times over, are about 120,000. Prints a table of scenes, draws
-accuracy over the stream, and writes all numbers as JSON. An adapter is never told that a scene has ended.
+Scenes are of 500 to 5,000 images; all of them, four times over, are about 126,000. An adapter is never told that a
+scene has ended. After every scene what was counted and the adapter's state are written, so that a run that is cut goes
+on. The results folder gets a table and a picture, which `owttt report` shows.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
-from owttt import OpenWorldMetrics, models, wrap
-from owttt._utils.files import write_json
+from owttt import wrap
+from owttt._utils.environment import environment
+from owttt._utils.files import read_json, write_json
 from owttt._utils.progress import track
 from owttt.adapter import Adapter
-from owttt.bench.figures.canvas import canvas
+from owttt.bench.figures.canvas import DARK, MUTED, canvas
+from owttt.bench.records import FORMAT, TABLE_KIND, CellRecord, TableRecord
+from owttt.bench.text import paper_table
 from owttt.data import StreamSpec
+from owttt.data.streams.spec import Share
 from owttt.data.streams.stream import Stream
-from owttt.models import SourceModel
+from owttt.methods import find_method
+from owttt.models import SourceModel, load
+from owttt.types import Prediction
 
 ROUNDS = 4
-WINDOW = 2000
-"""Samples that a point of the curve is the accuracy of."""
+WINDOW = 1500
+"""Samples that a point of a curve is the share of."""
+COUNTED = ("known", "right", "kept", "unknown", "rejected")
+"""Of a batch: known samples, those classified rightly if rejection is ignored, and with it; unknown ones, and those of
+them that were rejected."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,8 @@ class Scene:
     unknown: str | None = None
     share: float = 0.0
     """Of unknown samples."""
+    drift: Share = "constant"
+    """How that share changes in the course of the scene."""
     known: int = 5000
     batch_size: int = 256
     only: int | None = None
@@ -51,25 +64,27 @@ class Scene:
 
 SCENES = (
     Scene("clean"),
-    Scene("snow, 20 % MNIST", "snow", "mnist", 0.2, 4000),
-    Scene("clean, one class", only=3, known=2000),
-    Scene("fog, 50 % SVHN", "fog", "npz:svhn_test10k.npz", 0.5, 2500),
-    Scene("noise only", None, "noise", 1.0, 2000),
-    Scene("JPEG, 5 % Tiny-ImageNet", "jpeg_compression", "npz:tinyimagenet_val.npz", 0.05, 4750),
-    Scene("Gaussian noise, 50 % MNIST", "gaussian_noise", "mnist", 0.5, 2500),
+    Scene("snow, 20 % MNIST", "snow", "mnist", 0.2, known=4000),
+    Scene("clean, one class", only=3, known=10_000),
+    Scene("fog, SVHN rising from 0 %", "fog", "npz:svhn_test10k.npz", 0.5, "rising", known=2500),
+    Scene("noise only", None, "noise", 1.0, known=2000),
+    Scene("JPEG, 5 % Tiny-ImageNet", "jpeg_compression", "npz:tinyimagenet_val.npz", 0.05, known=4750),
+    Scene("Gaussian noise, 50 % MNIST", "gaussian_noise", "mnist", 0.5, known=2500),
     Scene("clean, batches of 1", batch_size=1, known=500),
     Scene("contrast", "contrast", known=3000),
 )
+ORDER = [SCENES[number % len(SCENES)] for number in range(ROUNDS * len(SCENES))]
 
 
-def batches(scene: Scene, model: SourceModel, seed: int, scale: float) -> Iterator[tuple[Tensor, Tensor]]:
+def batches(scene: Scene, model: SourceModel, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield a scene's batches."""
     ratio = scene.share / (1 - scene.share) if scene.share < 1 else 1.0
     spec = StreamSpec(
         corruptions=(scene.corruption,) if scene.corruption else (),
         unknown=(scene.unknown,) if scene.unknown else (),
         ratio=ratio if scene.unknown else 0.0,
-        num_samples=max(scene.batch_size, int(scene.known * scale)),
+        share=scene.drift,
+        num_samples=scene.known,
         batch_size=scene.batch_size,
         seed=seed,
         repeat=True,
@@ -80,67 +95,154 @@ def batches(scene: Scene, model: SourceModel, seed: int, scale: float) -> Iterat
             yield x[kept], y[kept]
 
 
-def show(name: str, adapter: Adapter, model: SourceModel, scale: float) -> tuple[list[dict[str, object]], list[float]]:
-    """Run a method through all scenes; return what each gave, and the accuracy over the stream."""
-    rows, right, before = [], [], 0.0
-    for number in range(ROUNDS * len(SCENES)):
-        scene = SCENES[number % len(SCENES)]
-        metrics = OpenWorldMetrics(len(model.classes))
-        title = f"{name:7} {number + 1:2} of {ROUNDS * len(SCENES)}: {scene.title}"
-        for x, y in track(batches(scene, model, number, scale), title):
-            out = adapter(x)
-            metrics.update(out, y)
-            right += [float(closed == label) for closed, label in zip(out.closed, y, strict=True) if label >= 0]
-        events, before = adapter.watch()["events"] - before, adapter.watch()["events"]
-        rows.append({"scene": scene.title, **metrics.accuracies(), "events": events})
-    return rows, right
+def count(out: Prediction, y: Tensor) -> list[int]:
+    """Return what is counted of a batch."""
+    known = y >= 0
+    rows = (known, known & (out.closed == y), known & (out.labels == y), ~known, ~known & (out.labels < 0))
+    return [int(row.sum()) for row in rows]
+
+
+def show(name: str, adapter: Adapter, model: SourceModel, path: Path) -> dict[str, Any]:
+    """Run a method through all scenes, or through those that are left, and return what was counted of each batch."""
+    state = path.with_suffix(".safetensors")
+    about = json.loads(json.dumps({"scenes": [asdict(scene) for scene in ORDER], "config": adapter.config}))
+    record: dict[str, Any] = {**about, "environment": environment(), "batches": [], "events": []}
+    if path.exists() and all(read_json(path).get(field) == value for field, value in about.items()):
+        record = read_json(path)
+        if len(record["batches"]) < len(ORDER):
+            adapter.restore(state)
+    for number in range(len(record["batches"]), len(ORDER)):
+        title = f"{name:7} {number + 1:2} of {len(ORDER)}: {ORDER[number].title}"
+        counted = [count(adapter(x), y) for x, y in track(batches(ORDER[number], model, number), title)]
+        record["batches"].append(counted)
+        record["events"].append(adapter.watch()["events"])
+        adapter.save(state)
+        write_json(path, record)
+    state.unlink(missing_ok=True)
+    return record
 
 
 def main() -> None:
     """Run, print, draw, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="cifar10-resnet26")
-    parser.add_argument("--methods", default="test,owttt+,owttt")
-    parser.add_argument("--scale", type=float, default=1.0, help="share of the samples of every scene")
-    parser.add_argument("--out", type=Path, default=Path("out/hostile"))
+    parser.add_argument("--model", default="cifar10-resnet11")
+    parser.add_argument("--methods", default="test,bn,owttt+,owttt")
+    parser.add_argument("--results", type=Path, default=Path("results"))
     chosen = parser.parse_args()
     warnings.simplefilter("ignore", UserWarning)
-    model = models.load(chosen.model)
-    results, curves, told = {}, {}, {}
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    for name in chosen.methods.split(","):
+    model, names = load(chosen.model), chosen.methods.split(",")
+    (chosen.results / "tables").mkdir(parents=True, exist_ok=True)
+    records = {}
+    for name in names:
         adapter = wrap(model, name, source=model.source)
-        results[name], curves[name] = show(name, adapter, model, chosen.scale)
-        told[name] = {"events": [asdict(event) for event in adapter.events], "config": adapter.config}
-        write_json(chosen.out.with_suffix(".json"), {"model": chosen.model, "scenes": results, "adapters": told})
-    Console().print(table(results))
-    draw(curves, chosen.out.with_suffix(".png"))
+        records[name] = show(name, adapter, model, chosen.results / f"hostile-{name}.json")
+    made = table(records, chosen.model)
+    write_json(chosen.results / "tables" / "hostile.json", made)
+    for ending in (".png", ".svg", f"{DARK}.svg"):
+        draw(records, chosen.results / "figures" / f"hostile{ending}")
+    Console().print(paper_table(made))
 
 
-def table(results: dict[str, list[dict[str, object]]]) -> Table:
-    """Return the mean over the rounds of every scene, as a table."""
-    shown = Table("scene", *(f"{name}: {what}" for name in results for what in ("closed", "Acc_S", "Acc_N")))
-    for scene in SCENES:
-        cells = []
-        for rows in results.values():
-            mine = [row for row in rows if row["scene"] == scene.title]
-            for metric in ("acc_closed", "acc_s", "acc_n"):
-                value = 100 * float(np.mean([float(torch.as_tensor(row[metric])) for row in mine]))
-                cells.append("–" if np.isnan(value) else f"{value:.1f}")
-        shown.add_row(scene.title, *cells)
-    return shown
+def table(records: dict[str, dict[str, Any]], model: str) -> TableRecord:
+    """Return closed accuracy, Acc_S and Acc_N of every scene, all rounds together, as `owttt report` reads tables."""
+    titles = [scene.title for scene in SCENES]
+    metrics = {scene.title: _metrics(scene) for scene in SCENES}
+    cells: list[CellRecord] = [
+        {
+            "row": name,
+            "column": title,
+            "published": None,
+            "mean": _mean(record, title, metrics[title]),
+            "deviation": None,
+            "seeds": {},
+            "runs": [],
+        }
+        for name, record in records.items()
+        for title in titles
+    ]
+    first = next(iter(records.values()))
+    return {
+        "kind": TABLE_KIND,
+        "format": FORMAT,
+        "name": "hostile",
+        "title": "a long and hostile stream",
+        "label": "Beyond the paper",
+        "draw": "recovery",
+        "folder": "",
+        "about": (
+            f"{model}, {ROUNDS} rounds of {len(SCENES)} scenes, {_samples(first):,} images in one stream; "
+            f"threshold by evidence; curves: share of the last {WINDOW:,} samples"
+        ),
+        "rows": list(records),
+        "columns": titles,
+        "headings": {title: title for title in titles},
+        "metrics": metrics,
+        "model": model,
+        "corruptions": [],
+        "all_corruptions": False,
+        "number": None,
+        "seeds": list(range(len(ORDER))),
+        "stand_ins": {},
+        "extra": {},
+        "changes": {},
+        "cells": cells,
+        "failed": [],
+        "environment": first["environment"],
+        "colors": {name: find_method(name).color for name in records},
+        "highlight": "owttt+",
+        "baseline": "test",
+    }
 
 
-def draw(curves: dict[str, list[float]], path: Path) -> None:
-    """Draw the accuracy on known samples, rejection ignored, over the stream."""
-    with canvas(path, 1, (12, 3.2)) as (axes,):
-        for name, right in curves.items():
-            total = np.cumsum(np.concatenate(([0.0], right)))
-            ends = np.arange(WINDOW // 4, len(right), WINDOW // 4)
-            starts = np.maximum(0, ends - WINDOW)
-            axes.plot(ends, 100 * (total[ends] - total[starts]) / (ends - starts), label=name, lw=1.4)
-        axes.set(title=f"accuracy of the last {WINDOW} known samples, rejection ignored (%)", xlabel="known samples")
-        axes.legend(frameon=False)
+def _metrics(scene: Scene) -> list[str]:
+    known, unknown = ["acc_closed", "acc_s"], ["acc_n"]
+    return (known if scene.share < 1 else []) + (unknown if scene.unknown else [])
+
+
+def _mean(record: dict[str, Any], title: str, metrics: Sequence[str]) -> list[float]:
+    """Return metrics of a scene in percent, over all rounds."""
+    scenes = [rows for scene, rows in zip(ORDER, record["batches"], strict=True) if scene.title == title]
+    known, right, kept, unknown, rejected = np.sum(np.concatenate(scenes), axis=0)
+    shares = {"acc_closed": (right, known), "acc_s": (kept, known), "acc_n": (rejected, unknown)}
+    return [float(100 * shares[metric][0] / shares[metric][1]) for metric in metrics]
+
+
+def _samples(record: dict[str, Any]) -> int:
+    return sum(known + unknown for rows in record["batches"] for known, _, _, unknown, _ in rows)
+
+
+def draw(records: dict[str, dict[str, Any]], path: Path) -> None:
+    """Draw over the stream how many known samples are classified rightly, and how many unknown ones are rejected."""
+    drawn = (
+        ("known samples classified rightly, rejection ignored (%)", "right", "known"),
+        ("unknown samples rejected (%)", "rejected", "unknown"),
+    )
+    with canvas(path, 2, (17, 3.6)) as panels:
+        for axes, (title, part, whole) in zip(panels, drawn, strict=True):
+            for name, record in records.items():
+                color, width = find_method(name).color, 2.0 if name == "owttt+" else 1.1
+                axes.plot(*_curve(record, part, whole), label=name, lw=width, color=color)
+            for end in _ends(next(iter(records.values())))[len(SCENES) - 1 : -1 : len(SCENES)]:
+                axes.axvline(end, color=MUTED, lw=0.8, ls=":")
+            axes.set(title=title, xlabel="images so far (dotted: the same scenes again)", ylim=(0, 101))
+        panels[-1].legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+def _ends(record: dict[str, Any]) -> NDArray[np.int64]:
+    """Return after how many samples every scene ends."""
+    return np.cumsum([sum(row[0] + row[3] for row in rows) for rows in record["batches"]])
+
+
+def _curve(record: dict[str, Any], part: str, whole: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return where the stream is after each batch, and the share of the last samples; NaN where there are too few."""
+    rows = np.array([row for rows in record["batches"] for row in rows])
+    counts = {name: rows[:, place] for place, name in enumerate(COUNTED)}
+    place = np.cumsum(counts["known"] + counts["unknown"])
+    parts, wholes = (np.concatenate(([0], np.cumsum(counts[name]))) for name in (part, whole))
+    first = np.searchsorted(place, place - WINDOW, side="right")
+    few = wholes[1:] - wholes[first] < WINDOW // 30
+    share = 100 * (parts[1:] - parts[first]) / np.maximum(wholes[1:] - wholes[first], 1)
+    return place.astype(float), np.where(few, np.nan, share)
 
 
 if __name__ == "__main__":
