@@ -215,16 +215,17 @@ def draw(records: dict[str, dict[str, Any]], path: Path) -> None:
     """Draw over the stream how many known samples are classified rightly, and how many unknown ones are rejected."""
     drawn = (
         ("known samples classified rightly, rejection ignored (%)", "right", "known"),
+        ("known samples classified rightly and not rejected (%)", "kept", "known"),
         ("unknown samples rejected (%)", "rejected", "unknown"),
     )
-    with canvas(path, 2, (17, 3.6)) as panels:
+    with canvas(path, 3, (18, 3.6)) as panels:
         for axes, (title, part, whole) in zip(panels, drawn, strict=True):
             for name, record in records.items():
                 color, width = find_method(name).color, 2.0 if name == "owttt+" else 1.1
                 axes.plot(*_curve(record, part, whole), label=name, lw=width, color=color)
             for end in _ends(next(iter(records.values())))[len(SCENES) - 1 : -1 : len(SCENES)]:
-                axes.axvline(end, color=MUTED, lw=0.8, ls=":")
-            axes.set(title=title, xlabel="images so far (dotted: the same scenes again)", ylim=(0, 101))
+                axes.axvline(end / 1000, color=MUTED, lw=0.8, ls=":")
+            axes.set(title=title, xlabel="thousand images so far (dotted: the same scenes again)", ylim=(0, 101))
         panels[-1].legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
 
 
@@ -234,7 +235,7 @@ def _ends(record: dict[str, Any]) -> NDArray[np.int64]:
 
 
 def _curve(record: dict[str, Any], part: str, whole: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return where the stream is after each batch, and the share of the last samples; NaN where there are too few."""
+    """Return thousands of samples after each batch, and the share of the last ones; NaN where there are too few."""
     rows = np.array([row for rows in record["batches"] for row in rows])
     counts = {name: rows[:, place] for place, name in enumerate(COUNTED)}
     place = np.cumsum(counts["known"] + counts["unknown"])
@@ -242,7 +243,7 @@ def _curve(record: dict[str, Any], part: str, whole: str) -> tuple[NDArray[np.fl
     first = np.searchsorted(place, place - WINDOW, side="right")
     few = wholes[1:] - wholes[first] < WINDOW // 30
     share = 100 * (parts[1:] - parts[first]) / np.maximum(wholes[1:] - wholes[first], 1)
-    return place.astype(float), np.where(few, np.nan, share)
+    return place / 1000, np.where(few, np.nan, share)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,60 @@
+"""Benchmarks run for long; here only that they can be imported, and that what they tell of their counts is right."""
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from owttt._utils.files import write_json
+from owttt.bench.report import render
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.mark.parametrize("path", sorted(BENCHMARKS.glob("*.py")), ids=lambda path: path.stem)
+def test_can_be_imported(path, monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    runpy.run_path(str(path))
+
+
+@pytest.fixture
+def hostile():
+    return runpy.run_path(str(BENCHMARKS / "hostile.py"))
+
+
+def counted(hostile, right):
+    """Two batches a scene, of 100 known samples and 100 unknown ones, so many of the known ones right; one is lost."""
+    rows = [
+        [[100, right, right - 1, 100, 75] if scene.unknown else [100, right, right - 1, 0, 0] for _ in range(2)]
+        for scene in hostile["ORDER"]
+    ]
+    return {"batches": rows, "environment": {"owttt": "0"}}
+
+
+def test_the_hostile_stream_is_a_table_of_the_page(hostile, tmp_path):
+    records = {"test": counted(hostile, 40), "owttt+": counted(hostile, 80)}
+    table = hostile["table"](records, "some model")
+    cells = {(cell["row"], cell["column"]): cell["mean"] for cell in table["cells"]}
+    assert cells["test", "clean"] == [40, 39]
+    assert cells["owttt+", "snow, 20 % MNIST"] == [80, 79, 75]
+    assert cells["owttt+", "noise only"] == [75]
+
+    (tmp_path / "tables").mkdir()
+    write_json(tmp_path / "tables" / "hostile.json", table)
+    hostile["draw"](records, tmp_path / "figures" / "hostile.svg")
+    page = render(tmp_path, "A page")
+    assert "a long and hostile stream" in page
+    assert "data:image/svg+xml" in page
+
+
+def test_curves_are_of_the_last_samples(hostile):
+    record = counted(hostile, 40)
+    record["batches"][-1] = [[1000, 900, 900, 0, 0]] * 3
+    places, shares = hostile["_curve"](record, "right", "known")
+    known = sum(row[0] + row[3] for rows in record["batches"] for row in rows)
+    assert places[-1] == known / 1000
+    assert shares[-1] == 90
+    assert shares[0] == 40
+    rejected = hostile["_curve"](record, "rejected", "unknown")[1]
+    assert np.isnan(rejected[-1]), "there was nothing unknown for long"
