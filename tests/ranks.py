@@ -91,6 +91,12 @@ def refusals():
         wrap(world.model, "owttt", source=world.source, distributed=True, lr=1e-3 * (1 + rank))
     with pytest.raises(OSError if rank == 0 else RuntimeError):
         adapter.save("/proc/nowhere/state.safetensors")
+    with pytest.raises(ValueError, match="same on all ranks: rank"):
+        adapter.promote(x, f"class of rank {rank}")
+    assert not len(adapter.promoted)
+    adapter.promote(x, "the same class")
+    with pytest.raises(ValueError, match="same on all ranks: rank"):
+        adapter.demote("the same class" if rank else "another")
     adapter(x)
 
 

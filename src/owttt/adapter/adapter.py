@@ -171,6 +171,7 @@ class Adapter(nn.Module):
             ValueError: There are too few samples, or the name is one of a class already.
         """
         with self._turn():
+            self._agree_on(name)
             if name in (self.classes or ()):
                 raise ValueError(f"{name!r} is the name of a class that the model was trained on.")
             batch, _ = taken(samples, self.method.network, self.method.source)
@@ -182,8 +183,14 @@ class Adapter(nn.Module):
     def demote(self, name: str) -> None:
         """Take a promoted class back; the labels of those promoted after it move up by one."""
         with self._turn():
+            self._agree_on(name)
             self.promoted.remove(name)
             self._begin_with_promoted()
+
+    def _agree_on(self, name: str) -> None:
+        """Raise if processes that share a stream mean different classes."""
+        if self.method.network.ranks is not None:
+            self.method.network.ranks.unanimous(name, "The name of a promoted class")
 
     def _begin_with_promoted(self) -> None:
         """Let a reset, or a new beginning after a collapse, keep the promoted classes as they are now."""

@@ -77,6 +77,14 @@ class Ranks:
                 raise RuntimeError(f"Rank {rank} of {self.size} could not go on, so nobody does. {wrong}")
         return [theirs for theirs, _ in both]
 
+    def unanimous(self, said: Any, what: str) -> None:
+        """Raise on all ranks if they do not all say the same."""
+        for rank, theirs in enumerate(self.agree(said)):
+            if theirs != said:
+                raise ValueError(
+                    f"{what} must be the same on all ranks: rank {self.rank} has {said!r}, rank {rank} {theirs!r}."
+                )
+
     def once(self, work: Callable[[], object]) -> None:
         """Do something in the first rank only; if it fails there, all raise."""
         wrong = None
