@@ -22,8 +22,8 @@ from owttt import METHODS, bench, data, models
 from owttt._utils.allocator import keep_freed_memory
 from owttt._utils.progress import live
 from owttt.bench.figures import overview
+from owttt.bench.spec import usual
 from owttt.bench.text import methods_table
-from owttt.detector import DEFAULT_THRESHOLD
 from owttt.methods import DEFAULT_METHOD
 
 MODEL: Final = "cifar10-resnet11"
@@ -60,9 +60,7 @@ def cifar10(num_samples: int, seed: int, out: Path, console: Console) -> Mapping
     )
     results = {}
     for method in METHODS:
-        paper = bench.RunSpec(MODEL, stream, method=method, preset="cifar10-c")
-        ours = bench.RunSpec(MODEL, stream, method=method, threshold=DEFAULT_THRESHOLD)
-        spec = ours if method == DEFAULT_METHOD else paper
+        spec = bench.RunSpec(MODEL, stream, **usual(method, preset="cifar10-c"))
         results[method] = bench.run(spec, out / "results", show=partial(_show, method))
     console.print(methods_table("CIFAR-10 in snow (severity 5) against MNIST, one pass", results))
     overview(results, out / "cifar10.png", before="test", after=DEFAULT_METHOD)

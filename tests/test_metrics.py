@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -112,6 +113,15 @@ def test_nothing_rejected_and_nothing_right_is_zero_not_nan():
     assert metrics.compute()["acc_h"] == 0
     metrics.reset()
     assert metrics.compute()["n_known"] == 0
+
+
+def test_a_promoted_class_is_none_of_the_known_ones():
+    metrics = OpenWorldMetrics(2)
+    logits = torch.tensor([[2.0, 1.0, 9.0], [0.0, 1.0, 9.0]])
+    out = answer(torch.tensor([2, 2]), torch.tensor([0.1, 0.2]), torch.tensor(1.0), logits)
+    metrics.update(replace(out, closed=torch.tensor([0, 1])), torch.tensor([0, 5]))
+    found = metrics.compute()
+    assert (found["acc_s"], found["acc_n"], found["acc_closed"], found["known_rejected"]) == (0, 1, 1, 1)
 
 
 def test_wrong_shapes_are_told():

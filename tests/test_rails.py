@@ -130,6 +130,17 @@ def test_a_collapse_is_noticed_and_undone(order, size):
     assert adapter.watch()["events"] == len(adapter.events)
 
 
+@pytest.mark.parametrize("period", [2, 4])
+def test_a_collapse_is_noticed_where_classes_take_turns(period):
+    """Cameras that are asked in turn, say: the samples compared must not all be of one class."""
+    adapter = made(Collapses)
+    turns = torch.stack([WORLD.x[WORLD.y == label][:8] for label in range(period)], dim=1).flatten(0, 1)
+    stream = turns.repeat(2 * COMPARED * EVERY // len(turns), 1, 1, 1)
+    with pytest.warns(UserWarning, match=r"effective classes.*began anew"):
+        _ = [adapter(batch) for batch in stream.split(128)]
+    assert {event.kind for event in adapter.events} == {"collapsed"}
+
+
 def test_a_stream_of_one_class_is_no_collapse():
     adapter = made("owttt")
     known = WORLD.x[WORLD.y == 0]

@@ -13,6 +13,7 @@ acc_h_auroc             harmonic mean of acc_closed and auroc (STAMP)
 ece                     calibration error of softmax(logits) on known samples, 15 bins
 n_known, n_unknown      how many samples of either kind were seen
 
+A promoted class is none of the known ones: to answer with it is to reject, as far as these metrics go.
 What a stream cannot tell is NaN: acc_n, acc_h and the score's metrics need unknown samples.
 """
 
@@ -25,7 +26,7 @@ import torch
 from torch import Tensor
 
 from owttt.functional import auroc, expected_calibration_error, fpr_at_tpr, harmonic_mean, oscr
-from owttt.types import UNKNOWN, Prediction
+from owttt.types import Prediction
 
 CAPACITY: Final = 200_000
 """Samples that are remembered for the metrics of scores (AUROC and the like): 40 bytes each."""
@@ -129,9 +130,10 @@ class OpenWorldMetrics:
             raise ValueError(f"Expected labels of shape {tuple(labels.shape)}, got {tuple(target.shape)}.")
         columns: tuple[Any, ...]
         if isinstance(preds, Prediction):
-            if preds.logits.shape[1] != self.num_classes:
-                raise ValueError(f"Expected logits of {self.num_classes} classes, got {preds.logits.shape[1]}.")
-            confidence, closed = preds.logits.softmax(dim=1).max(dim=1)
+            known, given = self.num_classes, preds.logits.shape[1]
+            if given < known or bool((preds.closed >= known).any()):
+                raise ValueError(f"Expected logits of {known} classes, got {given}.")
+            confidence, closed = preds.logits[:, :known].softmax(dim=1).max(dim=1)
             columns = (target, labels, closed, preds.scores, confidence)
         else:
             nothing = torch.full(labels.shape, torch.nan)
@@ -185,8 +187,8 @@ class _Counts(NamedTuple):
 
 def _count(rows: Tensor, num_classes: int) -> _Counts:
     y, labels, closed = rows[:3]
-    unknown = (y < 0) | (y >= num_classes)
-    known, rejected = ~unknown, labels == UNKNOWN
+    unknown, rejected = ((label < 0) | (label >= num_classes) for label in (y, labels))
+    known = ~unknown
     return _Counts(
         known=float(known.sum()),
         right=float(((labels == y) & known).sum()),

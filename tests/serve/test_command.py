@@ -9,6 +9,11 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+import torch
+
+from owttt import SourceStats, models
+from owttt._utils.locks import alone
 from owttt.cli import main
 from owttt.cli.serve import token_of
 from owttt.client import Client
@@ -28,6 +33,40 @@ def test_what_is_not_safe_is_not_served(place, tmp_path, capsys):
     assert main([*words, "--batch", "0"]) == 1
     assert token_of(None, "127.0.0.1") is token_of(None, "localhost") is token_of(None, "::1") is None
     assert "NO TOKEN" in capsys.readouterr().err
+
+
+def test_a_state_and_a_port_belong_to_one_service(place, tmp_path, capsys):
+    words = ["serve", "--model", str(place / "model"), "--state", str(tmp_path / "state")]
+    with alone(tmp_path / "state"):
+        assert main(words) == 1
+    assert f"in use by process {os.getpid()}" in " ".join(capsys.readouterr().err.split())
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        assert main([*words, "--port", str(busy.getsockname()[1])]) == 1
+    told = " ".join(capsys.readouterr().err.split())
+    assert "cannot be served: Address already in use" in told
+    assert "serves" not in told
+    with pytest.raises(SystemExit):
+        main([*words, "--port", "70000"])
+    assert "from 0 to 65535" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("source", ["own_parts:shapes", "statistics.safetensors"])
+def test_a_network_of_ones_own_is_served(source, tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OWTTT_DATA", str(tmp_path))
+    if source.endswith(".safetensors"):
+        own = runpy.run_path(str(ROOT / "examples" / "own_parts.py"))
+        x, y = own["shapes"]("train")
+        images = torch.from_numpy(x).permute(0, 3, 1, 2).float() / 255
+        model = models.load("own_parts:network", classes=("0", "1", "2"))
+        SourceStats.fit(model, [(images, torch.from_numpy(y))], 3, progress=False).save(tmp_path / source)
+    served = []
+    monkeypatch.setattr("owttt.cli.serve._run", lambda uvicorn, app, streams, door, chosen: served.append(streams))
+    words = ["serve", "--model", "own_parts:network", "--source", source, "--state", "state", "--port", "0"]
+    assert main(words) == 0, capsys.readouterr().err
+    assert main([*words, "--classes", "standing,lying,square"]) == 0
+    assert [streams.model.names for streams in served] == [("0", "1", "2"), ("standing", "lying", "square")]
 
 
 def start(place, state, *extra):

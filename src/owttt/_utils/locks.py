@@ -59,11 +59,37 @@ def waiting_for(path: Path) -> Iterator[None]:
                 sys.stderr.write(f"waiting for {path}, held by {_holder(path)}\n")
                 told = True
     try:
-        with contextlib.suppress(OSError):  # Windows lets nobody write to a locked file
-            path.write_text(str(os.getpid()), encoding="utf-8")
+        _sign(path)
         yield
     finally:
         lock.release()
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Have a folder for oneself.
+
+    Raises:
+        BlockingIOError: Another process has it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / ".lock"
+    lock = FileLock(path, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise BlockingIOError(f"{folder}: in use by {_holder(path)}; give this one another folder.") from None
+    try:
+        _sign(path)
+        yield
+    finally:
+        lock.release()
+
+
+def _sign(path: Path) -> None:
+    """Write down who holds a lock."""
+    with contextlib.suppress(OSError):  # Windows lets nobody write to a locked file
+        path.write_text(str(os.getpid()), encoding="utf-8")
 
 
 def _holder(path: Path) -> str:

@@ -4,10 +4,12 @@ gathering   Batches of fewer than `ENOUGH` samples are answered at once and lear
             enough.
 pace        The published learning rates are for batches of `FULL`; fewer samples move weights and BatchNorm's
             statistics in proportion less. Statistics of a batch of fewer than `ENOUGH` are mixed with the source's.
-collapse    A network that collapses answers with ever fewer classes. Every `EVERY`th sample is also shown to the model
-            as it came. Of the last `COMPARED` answers, effective classes beyond the first, exp(H) - 1, are counted; if
-            they are less than `SHARE` of what that model gives on the same samples, everything goes back to how it
-            began. A stream of one class alarms nobody: there, both give few.
+collapse    A network that collapses answers with ever fewer classes. One sample in `EVERY` is also shown to the model
+            as it came: number i of the stream if the fraction of i / golden ratio is below 1 / `EVERY`, so that no
+            class that comes at regular intervals is always left out. Of the last `COMPARED` answers, effective classes
+            beyond the first, exp(H) - 1, are counted; if they are less than `SHARE` of what that model gives on the
+            same samples, everything goes back to how it began. A stream of one class alarms nobody: there, both give
+            few.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from owttt.methods.gathering import ENOUGH, Gathered
 from owttt.network.inputs import Batch
 
 FULL: Final = 256
+GOLDEN: Final = (5**0.5 - 1) / 2
 EVERY: Final = 16
 COMPARED: Final = 128
 LEAST_COMPARED: Final = 48
@@ -53,9 +56,10 @@ class Rails(nn.Module):
 
     def collapsed(self, batch: Batch, answers: Tensor, original: Callable[[Batch], Tensor]) -> str:
         """Compare some answers with those of the model as it came; say what is wrong, nothing if all is well."""
-        chosen = slice(int(-self.seen % EVERY), len(batch), EVERY)
+        numbers = self.seen + torch.arange(len(batch), device=self.seen.device)
+        chosen = (numbers.double() * GOLDEN) % 1 < 1 / EVERY
         self.seen += len(batch)
-        if not len(answers[chosen]):
+        if not bool(chosen.any()):
             return ""
         self.pairs.push(torch.stack((answers[chosen], original(batch[chosen])), dim=1))
         if int(self.pairs.count) < LEAST_COMPARED:

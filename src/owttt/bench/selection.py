@@ -12,7 +12,7 @@ from typing import Any, Final, final
 
 from owttt._utils.suggest import suggest
 from owttt.bench.records import Cell, Number, RunRecord
-from owttt.bench.spec import RunSpec, unusual
+from owttt.bench.spec import RunSpec, unusual, usual
 from owttt.bench.tables import Line, Table, changed
 from owttt.data.catalog import catalog, data_root
 from owttt.data.naming import DataName
@@ -134,7 +134,7 @@ class Selection:
 
     @property
     def _rows(self) -> tuple[Line, ...]:
-        return (*self.table.rows, *(Line(name, {"method": name}) for name in self.methods))
+        return (*self.table.rows, *(Line(name, usual(name, self.table.base.preset)) for name in self.methods))
 
     @property
     def _columns(self) -> tuple[Line, ...]:

@@ -10,6 +10,8 @@ from typing import Any, Final, final
 
 from owttt.data.catalog import catalog
 from owttt.data.streams.spec import StreamSpec
+from owttt.detector import DEFAULT_SCORE, DEFAULT_THRESHOLD, SCORES
+from owttt.methods import find_method
 from owttt.methods.presets import PRESETS
 from owttt.models.registry import preset_of
 from owttt.types import PREDICT_THEN_ADAPT, Order
@@ -103,6 +105,13 @@ def paper_preset(model: str, known: str) -> str | None:
     """Return the preset that a known set belongs to, or else the model."""
     entry = catalog().get(known)
     return (entry.preset if entry else None) or preset_of(model)
+
+
+def usual(method: str, preset: str | None, score: str = DEFAULT_SCORE) -> dict[str, Any]:
+    """Return how a method is run where nobody says otherwise: with the preset, or as `wrap` does."""
+    fitting = None if find_method(method).deployed else preset
+    evidence = fitting is None and score in SCORES
+    return {"method": method, "preset": fitting, "threshold": DEFAULT_THRESHOLD if evidence else "adaptive"}
 
 
 def with_paper_batches(spec: RunSpec) -> RunSpec:

@@ -18,7 +18,7 @@ from owttt._utils.suggest import suggest
 from owttt.adapter import CLASSIFIERS
 from owttt.bench.records import RunRecord
 from owttt.bench.running import Show, find_or_do
-from owttt.bench.spec import RunSpec, paper_preset, with_paper_batches
+from owttt.bench.spec import RunSpec, paper_preset, usual, with_paper_batches
 from owttt.bench.steps import Step
 from owttt.bench.text import methods_table, percent
 from owttt.cli.arguments import at_least_one, describe, option, threshold, words, writable
@@ -57,12 +57,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--preset",
         default="paper",
-        help=f"paper (as fits), none, or one of {', '.join(sorted({*PRESETS} - {'paper'}))}",
+        help=f"paper (what fits; none for owttt+), none, or one of {', '.join(sorted({*PRESETS} - {'paper'}))}",
     )
     how.add_argument("--order", choices=get_args(Order), default="predict-then-adapt", help="of a batch")
     how.add_argument("--score", default="cosine", help=f"{', '.join(score_names())}, or package.module:function")
     how.add_argument(
-        "--threshold", type=threshold, default="adaptive", help=f"{', '.join(THRESHOLDS)}, a number, or low,high"
+        "--threshold",
+        type=threshold,
+        help=f"{', '.join(THRESHOLDS)}, a number, or low,high (default: adaptive with a preset, else evidence)",
     )
     how.add_argument("--window", type=at_least_one, default=512, help="scores that the threshold is computed from")
     how.add_argument("--classifier", choices=CLASSIFIERS, default="prototypes", help="what names the class")
@@ -142,25 +144,26 @@ def specs_of(chosen: argparse.Namespace) -> list[RunSpec]:
     stream, batch_size_given = stream_of(chosen)
     preset = {"paper": paper_preset(chosen.model, stream.known), "none": None}.get(chosen.preset, chosen.preset)
     if preset is not None and preset not in PRESETS:
-        raise ValueError(f"No preset {preset!r}. {suggest(preset, ('paper', 'none', *PRESETS))}")
+        raise ValueError(f"No preset {preset!r}. {suggest(preset, ('none', *PRESETS))}")
     entry = catalog().get(stream.known)
-    usual = entry is not None and entry.restrict
+    restricted = entry is not None and entry.restrict
     spec = RunSpec(
         model=chosen.model,
         stream=stream,
         preset=preset,
         order=chosen.order,
         score=chosen.score,
-        threshold=chosen.threshold,
         window=chosen.window,
         classifier=chosen.classifier,
         source=chosen.source,
-        restrict=usual if chosen.restrict is None else chosen.restrict,
+        restrict=restricted if chosen.restrict is None else chosen.restrict,
         options=dict(chosen.set),
         weights=chosen.weights,
     )
     spec = spec if batch_size_given else with_paper_batches(spec)
-    return [replace(spec, method=method) for method in methods]
+    given = {} if chosen.threshold is None else {"threshold": chosen.threshold}
+    given |= {} if chosen.preset == "paper" else {"preset": preset}
+    return [replace(spec, **{**usual(method, preset, chosen.score), **given}) for method in methods]
 
 
 def stream_of(chosen: argparse.Namespace) -> tuple[StreamSpec, bool]:

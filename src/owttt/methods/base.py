@@ -39,6 +39,9 @@ class Method(nn.Module, ABC):
     version: ClassVar[int] = 1
     """Raised whenever a change of the method alone changes the numbers of its runs."""
 
+    deployed: ClassVar[bool] = False
+    """Whether benchmarks run it as `wrap` does by default, without a preset of the paper and its threshold."""
+
     gathers: ClassVar[bool] = False
     """Whether it gathers small batches by itself until it has enough samples to learn from."""
 

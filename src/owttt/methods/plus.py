@@ -118,6 +118,7 @@ class Plus(Method):
     version = 3
     cost = 3.9
     color = "#7a3fb0"
+    deployed = True
     gathers = True
     present: Tensor
     pause: Tensor

@@ -108,7 +108,9 @@ def _from_function(name: str, weights: str | Path | None, classes: Sequence[str]
     if isinstance(made, SourceModel):
         return made.eval()
     if classes is None:
-        raise ValueError(f"{name}: a bare network does not know its classes; pass classes=, or return a SourceModel.")
+        raise ValueError(
+            f"{name}: a bare network does not know its classes; name them (classes=), or return a SourceModel."
+        )
     size = getattr(made, "input_size", 32)
     return SourceModel(made, Preprocessing(size, None, (0.0,) * 3, (1.0,) * 3), classes).eval()
 

@@ -11,20 +11,20 @@ from typing import final
 class Limits:
     """The bounds of a service.
 
-    body_bytes      of a request
-    image_pixels    of one image, before it is decoded, and after it is brought to the model's size
-    request_pixels  of all images of a request
-    images          per request
-    streams         of a process
+    body_bytes      bytes of a request
+    image_pixels    pixels of one image, before it is decoded, and after it is brought to the model's size
+    request_pixels  pixels of all images of a request
+    images          images per request
+    streams         streams of a service
     queued          samples that wait in a stream; a request beyond them is turned away (429)
     batch           samples of a micro-batch; what is learned from one batch is what an answer may have to wait for
     wait            seconds that a micro-batch waits for more samples
     timeout         seconds until a request that got no answer is given up (503)
-    snapshot_every  batches
-    snapshots       kept per stream
-    rejects         kept per stream, for triage; 0 keeps none
+    snapshot_every  batches between two snapshots
+    snapshots       snapshots kept per stream
+    rejects         rejected samples kept per stream, for triage; 0 keeps none
     doubtful        accepted samples are kept, too, that score within this share of the threshold below it; 0 keeps none
-    thumbnails      of the last rejects, on the dashboard
+    thumbnails      pictures of the last rejects, on the dashboard
     """
 
     body_bytes: int = 32 * 2**20
