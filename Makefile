@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help:            ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
 
-demo: $(READY)   ## seven methods on CIFAR-10 in snow, contaminated with MNIST: a table and a picture
+demo: $(READY)   ## eight methods on CIFAR-10 in snow, contaminated with MNIST: a table and a picture
 	$(BIN)/python examples/demo.py
 
 test: lint types unit  ## everything a change has to pass

@@ -230,6 +230,9 @@ def test_a_finished_model_is_not_overwritten(tmp_path):
     again = train_source(job(tmp_path), tmp_path / "out", tell=told.append)
     assert "holds a finished model; choose another folder" in told[0]
     assert again.card == first.card
+    other = replace(job(tmp_path), recipe=replace(job(tmp_path).recipe, lr=0.5))
+    with pytest.raises(ValueError, match=r"choose another folder.*trained differently: lr: .*, asked for 0\.5"):
+        train_source(other, tmp_path / "out", tell=told.append)
     assert (tmp_path / "out" / "model.safetensors").read_bytes() == written
 
 

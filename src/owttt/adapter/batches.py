@@ -74,7 +74,9 @@ def _check_values(x: Tensor, source_dtype: torch.dtype, weights: Tensor, model: 
     either = getattr(model, "takes_bytes", False) and x.dtype in (torch.uint8, weights.dtype)
     mixed = x.is_floating_point() and torch.is_autocast_enabled(x.device.type)
     if x.dtype != needed and not mixed and not either:
-        raise TypeError(f"Expected a batch of {needed}, got {x.dtype}; convert it with x.to({needed}).")
+        scaled = needed.is_floating_point and not x.is_floating_point()
+        how = "scale it as in training, e.g. x.float() / 255" if scaled else f"convert it with x.to({needed})"
+        raise TypeError(f"Expected a batch of {needed}, got {x.dtype}; {how}.")
     if x.is_floating_point() and not x.isfinite().all():
         bad = (~x.isfinite()).reshape(len(x), -1).any(dim=1).nonzero().flatten().tolist()
         raise ValueError(f"The batch holds NaN or Inf in {len(bad)} of {len(x)} samples: {bad[:10]}.")

@@ -200,7 +200,9 @@ def remarks(record: RunRecord) -> Sequence[str]:
     if events := record.get("events"):
         kinds = ", ".join(sorted({event["kind"] for event in events}))
         said.append(f"The guard acted ({kinds}), last at batch {events[-1]['batch']}: {events[-1]['detail']}.")
-    if len(thresholds) == 1 and record["spec"]["order"] == PREDICT_THEN_ADAPT:
+    method = find_method(record["spec"]["method"])
+    learns_after = method.adapts and not method.gathers and record["spec"]["order"] == PREDICT_THEN_ADAPT
+    if len(thresholds) == 1 and learns_after:
         said.append("One batch only: it was predicted before anything could be learned from it.")
     return said
 

@@ -74,7 +74,7 @@ def command(chosen: argparse.Namespace) -> None:
     model = train_source(job, chosen.out, tell=lambda line: console.print(line, highlight=False, markup=False))
     console.print(
         f"{model.card['clean']:.2f} % on the clean test set, {model.card['corrupted_mean']:.2f} % under the "
-        f"corruptions; written to {chosen.out}. Use it with `owttt run --model {chosen.out}`.",
+        f"corruptions; it is in {chosen.out}. Use it with `owttt run --model {chosen.out}`.",
         highlight=False,
         markup=False,
         soft_wrap=True,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -56,7 +58,12 @@ def expected_calibration_error(confidence: Tensor, correct: Tensor, bins: int = 
 
 
 def effective_classes(labels: Tensor, num_classes: int) -> float:
-    """Return the effective number of classes among labels `(N,)`: exp(H) of their shares, from 1 to K."""
+    """Return the effective number of classes among labels `(N,)`: exp(H) of their shares, from 1 to K.
+
+    NaN of none.
+    """
+    if not len(labels):
+        return math.nan
     counts = torch.bincount(labels.cpu(), minlength=num_classes).double()
     shares = counts / counts.sum().clamp_min(1)
     return float(torch.special.entr(shares).sum().exp())

@@ -34,8 +34,8 @@ class BatchNorm(Method):
         """Refuse a network without BatchNorm: this method would be TEST under another name."""
         if not batch_norms(self.network):
             raise ValueError(
-                "Method 'bn' replaces the statistics of BatchNorm layers and this network has none; use 'test', or a "
-                "method that trains ('tent', 'owttt', …)."
+                "Method 'bn' replaces the statistics of BatchNorm layers and this network has none; use "
+                "'owttt+', which corrects features instead, 'test', or a method that trains ('owttt', …)."
             )
 
     def forward(self, x: Tensor) -> Forward:

@@ -194,7 +194,7 @@ class Plus(Method):
 
     def watch(self) -> dict[str, float]:
         """Say how many kinds of strangers are remembered."""
-        return {"strange looks": float(self.kept.now.strangers)}
+        return {"strange_looks": float(self.kept.now.strangers)}
 
     def _glance(self, x: Batch) -> None:
         """Go back to the source's statistics if they suit samples that are not strange better than those in use."""

@@ -49,7 +49,7 @@ class Tent(Method):
         if not parameters:
             raise ValueError(
                 "Method 'tent' trains the scale and shift of normalization layers and this network has none; use "
-                "'owttt', 'ttac', 'shot' or 'ttt++', which train the whole backbone."
+                "'owttt+', which trains nothing, or 'owttt', 'ttac', 'shot', 'ttt++', which train the whole backbone."
             )
         self.optimize(parameters, self._make)
         keep_group_norm_alive(self.network)

@@ -28,6 +28,8 @@ from owttt.types import Forward
 KIND: Final = "source statistics"
 INPUT_STATISTICS: Final = ("input_range", "input_mean", "input_std")
 """What is kept of the inputs; like quantiles no part of the fingerprint, which earlier statistics have without."""
+FEW: Final = 50
+"""Samples below which statistics are too rough to go by."""
 FULL_COVARIANCE_LIMIT: Final = 2**26
 """K·D² numbers up to which every class gets a full covariance; beyond, its variances (TTAC's ImageNet form)."""
 
@@ -334,6 +336,13 @@ def _check_counts(counts: Tensor) -> None:
         )
     if int(counts.sum()) < 2:
         raise ValueError("Source statistics need at least two samples.")
+    if int(counts.sum()) < FEW:
+        warnings.warn(
+            f"Source statistics of {int(counts.sum())} samples are rough, and the threshold, which knows from them "
+            "what known samples score, will reject many of these. Give some hundred samples, better all of the "
+            "training data.",
+            stacklevel=3,
+        )
 
 
 def _check_prototypes(class_means: Tensor) -> None:

@@ -85,8 +85,7 @@ class Job:
 def train_source(job: Job, out: Path, *, root: Path | None = None, tell: Callable[[str], None] = print) -> SourceModel:
     """Train and write a model folder; a run that was interrupted goes on from its last epoch."""
     if (out / WEIGHTS).exists():
-        tell(f"{out} holds a finished model; choose another folder, or delete it to train again.")
-        return read_model(out)
+        return _finished(job, out, tell)
     data = registry.load(job.data, "train", root=root).compact()
     model = make_model(job, data)
     tests = streams_to_test(job, model, data, root)
@@ -110,6 +109,19 @@ def train_source(job: Job, out: Path, *, root: Path | None = None, tell: Callabl
     write_bytes(out / "README.md", markdown(model.card).encode())
     write_model(out, model, job.network, job.width)
     (out / CHECKPOINT).unlink(missing_ok=True)
+    return model
+
+
+def _finished(job: Job, out: Path, tell: Callable[[str], None]) -> SourceModel:
+    """Return the model that is there, if it was trained like that."""
+    model = read_model(out)
+    there = {"trained_on": model.card["trained_on"], "network": model.card["network"], **model.card["recipe"]}
+    asked = {"trained_on": job.data, "network": job.network, **asdict(job.recipe)}
+    different = [f"{name}: {there[name]!r}, asked for {asked[name]!r}" for name in there if there[name] != asked[name]]
+    advice = f"{out} holds a finished model; choose another folder, or delete it to train again."
+    if different:
+        raise ValueError(f"{advice} It was trained differently: {'; '.join(different)}.")
+    tell(advice)
     return model
 
 
