@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import owttt
-from owttt import METHODS, PRESETS, UNKNOWN, Fixed, Method, Otsu, SourceStats, wrap
+from owttt import METHODS, PRESETS, UNKNOWN, Evidence, Fixed, Method, Otsu, SourceStats, wrap
 from owttt._utils import state
 from owttt.methods import OWTTT, Tent
 from tests.world import CLASSES, make_world
@@ -126,7 +126,7 @@ def test_bad_wrapping_is_told():
     for bounds in ((1.0, 0.4), (0.4,)):
         with pytest.raises(ValueError, match="two numbers, the lower one first"):
             attempt(threshold=bounds)
-    for wrong in ({}, object()):
+    for wrong in ({}, object(), True, Evidence):
         with pytest.raises(TypeError, match="A threshold is a name, a number, two bounds or a callable"):
             attempt(threshold=wrong)
     with pytest.raises(ValueError, match="must be one number, got nan"):
@@ -137,8 +137,12 @@ def test_bad_wrapping_is_told():
         attempt(3)
     with pytest.raises(ValueError, match="got NaN"):
         attempt(threshold=float("nan"))
-    with pytest.raises(ValueError, match="at least one row"):
-        attempt(window=0)
+    for window in (0, 5.5, True):
+        with pytest.raises(ValueError, match="window must be a whole number of scores"):
+            attempt(window=window)
+    for names in (["a"] * CLASSES, ["unknown", *map(str, range(1, CLASSES))]):
+        with pytest.raises(ValueError, match="must differ from each other"):
+            attempt(classes=names)
     with pytest.raises(ValueError, match="classifier must be"):
         attempt(classifier="mean")
     with pytest.raises(ValueError, match="No preset 'cifar'"):

@@ -46,6 +46,8 @@ class Client:
 
     def predict(self, stream: str, images: Sequence[str | Path | bytes] | NDArray[Any]) -> list[dict[str, Any]]:
         """Return the answers for images (files or their contents), or for an array `(B, 3, H, W)` or `(B, P, 3)`."""
+        if isinstance(images, str | Path | bytes):
+            raise TypeError(f"Expected a list of images, got one of them; put it in a list: [{images!r:.40}].")
         if isinstance(images, np.ndarray):
             file = io.BytesIO()
             np.save(file, images, allow_pickle=False)

@@ -223,12 +223,14 @@ def as_threshold(threshold: str | float | tuple[float, float] | Threshold, *, un
             raise ValueError(f"Bounds of a threshold are two numbers, the lower one first, got {threshold}.")
         low, high = threshold
         return Otsu(low=low, high=high, unit=unit)
+    if isinstance(threshold, bool | type) or not (callable(threshold) or isinstance(threshold, Real | Tensor)):
+        raise TypeError(f"A threshold is a name, a number, two bounds or a callable, got {threshold!r}.")
     if isinstance(threshold, Real) or (isinstance(threshold, Tensor) and threshold.numel() == 1):
         if math.isnan(float(threshold)):
             raise ValueError("A fixed threshold must be a number, got NaN.")
         return Fixed(float(threshold))
     if not callable(threshold):
-        raise TypeError(f"A threshold is a name, a number, two bounds or a callable, got {type(threshold).__name__}.")
+        raise TypeError(f"A fixed threshold is one number, got a tensor of shape {tuple(threshold.shape)}.")
     return threshold
 
 

@@ -71,7 +71,7 @@ class Verdict:
         return ~self.known
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Prediction:
     """The answer for a batch of B samples.
 
@@ -103,6 +103,10 @@ class Prediction:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __repr__(self) -> str:
+        unknown, threshold = int((~self.known).sum()), float(self.threshold)
+        return f"Prediction({len(self)} samples, {unknown} of them unknown, threshold {threshold:.3g})"
 
     @property
     def known(self) -> Tensor:

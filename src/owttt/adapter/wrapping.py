@@ -107,8 +107,12 @@ def wrap(
         raise ValueError(f"classifier must be one of {list(CLASSIFIERS)}, got {classifier!r}.")
     if not isinstance(source, SourceStats):
         raise TypeError(f"source must be SourceStats (SourceStats.fit or .load), got {type(source).__name__}.")
+    if isinstance(window, bool) or not isinstance(window, int) or window < 1:
+        raise ValueError(f"window must be a whole number of scores, at least 1, got {window!r}.")
     if classes is not None and len(classes) != source.num_classes:
         raise ValueError(f"The source statistics have {source.num_classes} classes, got {len(classes)} names.")
+    if classes is not None and len({*classes, "unknown"}) <= len(classes):
+        raise ValueError("Names of classes must differ from each other, and none may be 'unknown'.")
     model = uncompiled(model)
     found = fingerprint(model)
     if found != source.info.model:
