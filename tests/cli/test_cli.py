@@ -100,7 +100,10 @@ def test_a_stream_of_known_classes_only(place, capsys):
 
 
 def test_remarks_say_what_the_row_does_not(place, capsys):
-    assert run(place, "--method", "test", "--batch-size", "60", "--threshold", "0.5") == 0
+    for method in ("test", "owttt+"):
+        assert run(place, "--method", method, "--batch-size", "60", "--threshold", "0.5") == 0
+        assert "One batch only" not in capsys.readouterr().out, "it learns nothing, or from the batch it answers"
+    assert run(place, "--method", "tent", "--batch-size", "60", "--threshold", "0.5") == 0
     assert "One batch only: it was predicted before anything could be learned" in capsys.readouterr().out
     assert run(place, "--method", "test", "--score", "energy") == 0
     assert result(place)["curves"]["threshold"] != [None] * 6, "or the next line shows nothing"

@@ -198,3 +198,9 @@ def test_a_large_source_is_thinned_out_evenly(monkeypatch):
     kept = torch.cat([features for features, _ in sample._kept])[:, 0]
     assert 20 <= len(kept) <= 40
     assert kept.diff().unique().tolist() == [32]
+
+
+def test_few_samples_are_warned_of():
+    world = make_world()
+    with pytest.warns(UserWarning, match="Source statistics of 9 samples are rough"):
+        SourceStats.fit(world.model, [(world.x[:9], torch.arange(9) % CLASSES)], CLASSES, progress=False)

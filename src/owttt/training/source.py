@@ -115,8 +115,8 @@ def train_source(job: Job, out: Path, *, root: Path | None = None, tell: Callabl
 def _finished(job: Job, out: Path, tell: Callable[[str], None]) -> SourceModel:
     """Return the model that is there, if it was trained like that."""
     model = read_model(out)
-    there = {"trained_on": model.card["trained_on"], "network": model.card["network"], **model.card["recipe"]}
-    asked = {"trained_on": job.data, "network": job.network, **asdict(job.recipe)}
+    there = {name: model.card[name] for name in ("trained_on", "network")} | model.card["recipe"]
+    asked = {"trained_on": DataName.parse(job.data).portable, "network": job.network, **asdict(job.recipe)}
     different = [f"{name}: {there[name]!r}, asked for {asked[name]!r}" for name in there if there[name] != asked[name]]
     advice = f"{out} holds a finished model; choose another folder, or delete it to train again."
     if different:
