@@ -16,6 +16,7 @@ from owttt.bench.figures import by_corruption
 from owttt.bench.records import RunRecord, read_runs
 from owttt.bench.spec import paper_preset
 from owttt.methods import METHODS
+from owttt.types import PREDICT_THEN_ADAPT
 
 MODEL, KNOWN = "cifar10-resnet11", "cifar10"
 PAPER = {"test": "test, the unchanged model", "bn": "bn", "owttt": "owttt, the paper's"}
@@ -28,6 +29,8 @@ def row_of(run: RunRecord) -> str | None:
     if spec["model"] != MODEL or stream["seed"] != 0 or stream["num_samples"] or len(stream["unknown"]) != 1:
         return None
     if len(stream["corruptions"]) != 1 or stream["ratio"] != 1 or spec["embed"]:
+        return None
+    if spec["options"] or spec["order"] != PREDICT_THEN_ADAPT:
         return None
     how = (spec["preset"], spec["threshold"])
     if spec["method"] == "owttt+":
