@@ -122,7 +122,7 @@ class Collapses(Method):
 @pytest.mark.parametrize("size", [1, 40, 240])
 def test_a_collapse_is_noticed_and_undone(order, size):
     adapter = made(Collapses, order=order)
-    stream = X.repeat(2 * COMPARED * EVERY // len(X) + 1, 1, 1, 1)
+    stream = X.repeat(COMPARED * EVERY // len(X) + 1, 1, 1, 1)
     with pytest.warns(UserWarning, match=r"effective classes.*began anew"):
         answers = [adapter(batch) for batch in stream.split(size)]
     assert not all(answer.learned for answer in answers)
