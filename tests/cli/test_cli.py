@@ -19,6 +19,7 @@ from owttt.bench.running import Run
 from owttt.bench.spec import RunSpec, paper_preset
 from owttt.bench.steps import outcome
 from owttt.cli import main
+from owttt.cli import run as run_command
 from owttt.cli.arguments import option
 from owttt.data.catalog import catalog
 from owttt.models.registry import WEIGHTS
@@ -350,3 +351,22 @@ def test_options_are_read_as_they_are_meant():
     }  # fmt: skip
     with pytest.raises(argparse.ArgumentTypeError, match="expected name=value, got 'lr'"):
         option("lr")
+
+
+@pytest.mark.parametrize(
+    ("words", "preset", "threshold"),
+    [
+        ([], None, "evidence"),
+        (["--preset", "none"], None, "evidence"),
+        (["--preset", "cifar10-c"], "cifar10-c", "adaptive"),
+        (["--threshold", "adaptive"], None, "adaptive"),
+        (["--preset", "cifar10-c", "--threshold", "0.2"], "cifar10-c", 0.2),
+    ],
+)
+def test_our_method_is_run_as_wrap_does(words, preset, threshold):
+    parser = argparse.ArgumentParser()
+    run_command.add(parser)
+    (spec,) = run_command.specs_of(parser.parse_args(["--known", "cifar10", "--method", "owttt+", *words]))
+    assert (spec.preset, spec.threshold) == (preset, threshold)
+    (paper,) = run_command.specs_of(parser.parse_args(["--known", "cifar10", "--method", "owttt"]))
+    assert (paper.preset, paper.threshold) == ("cifar10-c", "adaptive")

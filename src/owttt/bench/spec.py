@@ -110,8 +110,12 @@ def paper_preset(model: str, known: str) -> str | None:
 def usual(method: str, preset: str | None, score: str = DEFAULT_SCORE) -> dict[str, Any]:
     """Return how a method is run where nobody says otherwise: with the preset, or as `wrap` does."""
     fitting = None if find_method(method).deployed else preset
-    evidence = fitting is None and score in SCORES
-    return {"method": method, "preset": fitting, "threshold": DEFAULT_THRESHOLD if evidence else "adaptive"}
+    return {"method": method, "preset": fitting, "threshold": usual_threshold(fitting, score)}
+
+
+def usual_threshold(preset: str | None, score: str = DEFAULT_SCORE) -> str:
+    """Return the threshold that goes with a preset: the paper's, also for scores that the source's are not known of."""
+    return DEFAULT_THRESHOLD if preset is None and score in SCORES else "adaptive"
 
 
 def with_paper_batches(spec: RunSpec) -> RunSpec:

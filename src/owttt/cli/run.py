@@ -18,7 +18,7 @@ from owttt._utils.suggest import suggest
 from owttt.adapter import CLASSIFIERS
 from owttt.bench.records import RunRecord
 from owttt.bench.running import Show, find_or_do
-from owttt.bench.spec import RunSpec, paper_preset, usual, with_paper_batches
+from owttt.bench.spec import RunSpec, paper_preset, usual, usual_threshold, with_paper_batches
 from owttt.bench.steps import Step
 from owttt.bench.text import methods_table, percent
 from owttt.cli.arguments import at_least_one, describe, option, threshold, words, writable
@@ -161,8 +161,9 @@ def specs_of(chosen: argparse.Namespace) -> list[RunSpec]:
         weights=chosen.weights,
     )
     spec = spec if batch_size_given else with_paper_batches(spec)
-    given = {} if chosen.threshold is None else {"threshold": chosen.threshold}
-    given |= {} if chosen.preset == "paper" else {"preset": preset}
+    named = {"preset": preset, "threshold": usual_threshold(preset, chosen.score)}
+    given = {} if chosen.preset == "paper" else named
+    given |= {} if chosen.threshold is None else {"threshold": chosen.threshold}
     return [replace(spec, **{**usual(method, preset, chosen.score), **given}) for method in methods]
 
 

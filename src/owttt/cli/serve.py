@@ -102,7 +102,7 @@ def serve(chosen: argparse.Namespace) -> None:
 
         app = make_app(opened, token)
         try:
-            streams[0].resume()
+            streams[0].resume()  # here, so that what cannot be resumed is told in one line; the app finds them open
         except BaseException:
             streams[0].close()
             raise
