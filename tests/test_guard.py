@@ -152,6 +152,20 @@ def test_a_batch_of_outliers_is_answered():
     with pytest.warns(UserWarning, match="nothing like the source data"):
         assert (made().predict(torch.full_like(BATCHES[0], 1e20)).labels == UNKNOWN).all()
 
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("call", ["outlier", "bad update"])
+def test_a_warning_points_at_the_line_that_called(order, call, monkeypatch):
+    adapter = made(order=order)
+    x = BATCHES[0].clone()
+    if call == "outlier":
+        x[0] *= 1e9
+    else:
+        monkeypatch.setattr(adapter, "_implausible", lambda: "weights")
+    with pytest.warns(UserWarning) as told:
+        adapter(x)
+    assert told[0].filename == __file__
+
+
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_an_update_beyond_reason_is_taken_back(order):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -13,17 +12,18 @@ from typing import Any, Final, Literal, Self, final, get_args
 import torch
 from torch import Tensor, nn
 
-from owttt._utils import state
 from owttt._utils.allocator import give_back_freed_memory
 from owttt._utils.background import Background
 from owttt._utils.locks import Lock
 from owttt._utils.queue import Queue
+from owttt._utils.warning import warn
 from owttt.adapter import saving
 from owttt.adapter.answers import answers, part_of, rejections, with_promoted, with_rejected
 from owttt.adapter.batches import taken
 from owttt.adapter.guard import Event, Log, implausible_features, implausible_inputs, implausible_state
 from owttt.adapter.promoted import Promoted
 from owttt.adapter.rails import Rails, pace
+from owttt.adapter.transaction import States
 from owttt.detector import Detector, Score, Threshold
 from owttt.functional import effective_classes
 from owttt.methods.base import Method
@@ -31,7 +31,8 @@ from owttt.network.inputs import tensors_of
 from owttt.types import ADAPT_THEN_PREDICT, PREDICT_THEN_ADAPT, Forward, Order, Prediction, Verdict
 
 NETWORK: Final = "method.network."
-"""What the names of the network's tensors begin with, in an adapter's state."""
+PROMOTED: Final = "promoted."
+"""What the names of the network's tensors begin with, in an adapter's state, and those of promoted classes."""
 TOGETHER: Final = 256
 """Samples that a promoted class is run through the network in."""
 TIDY: Final = 2048
@@ -82,9 +83,7 @@ class Adapter(nn.Module):
         self.rails = Rails(method) if rails and method.adapts else None
         method.on_rails = rails
         self._source = method.source.fingerprint
-        self._initial = state.snapshot(self, method.optimizer)
-        self._shadow = state.Shadow()
-        self._mechanics = state.Mechanics(self)
+        self._states = States(self, method.optimizer)
         self._log = Log()
         self._lock = Lock()
         self._background = Background()
@@ -105,7 +104,7 @@ class Adapter(nn.Module):
         with self._turn(), torch.inference_mode(False), torch.enable_grad():
             batch, mine = taken(x, self.method.network, self.method.source)
             if self.order == PREDICT_THEN_ADAPT:
-                with self._undone_on_error() as before:
+                with self._states.undone_on_error() as before:
                     answer, learn = self._begun(batch, before)
                     return replace(part_of(answer, mine), learned=learn())
             answer = self._without_outliers(batch, self._adapted_then_predicted)
@@ -129,7 +128,7 @@ class Adapter(nn.Module):
             raise ValueError(f"An answer that comes before learning needs the order {PREDICT_THEN_ADAPT!r}.")
         with self._turn(), torch.inference_mode(False), torch.enable_grad():
             batch, mine = taken(x, self.method.network, self.method.source)
-            with self._undone_on_error() as before:
+            with self._states.undone_on_error() as before:
                 answer, learn = self._begun(batch, before)
                 try:
                     self._background.run(partial(_learning, learn))
@@ -177,7 +176,7 @@ class Adapter(nn.Module):
             batch, _ = taken(samples, self.method.network, self.method.source)
             parts = [batch[start : start + TOGETHER] for start in range(0, len(batch), TOGETHER)]
             self.promoted.add(torch.cat([self.method(part).features for part in parts]), name)
-            self._begin_with_promoted()
+            self._states.begin_with(PROMOTED)
 
     @torch.inference_mode(False)
     def demote(self, name: str) -> None:
@@ -185,23 +184,18 @@ class Adapter(nn.Module):
         with self._turn():
             self._agree_on(name)
             self.promoted.remove(name)
-            self._begin_with_promoted()
+            self._states.begin_with(PROMOTED)
 
     def _agree_on(self, name: str) -> None:
         """Raise if processes that share a stream mean different classes."""
         if self.method.network.ranks is not None:
             self.method.network.ranks.unanimous(name, "The name of a promoted class")
 
-    def _begin_with_promoted(self) -> None:
-        """Let a reset, or a new beginning after a collapse, keep the promoted classes as they are now."""
-        for key, value in self.promoted.state_dict(prefix="promoted.").items():
-            self._initial[key] = value.detach().clone()
-
     @torch.inference_mode(False)
     def reset(self) -> None:
         """Put everything back as it was before the first batch; promoted classes stay."""
         with self._turn():
-            state.load(self._initial, self, self.method.optimizer)
+            self._states.go_back(self._states.initial)
             self._log = Log()
 
     @property
@@ -228,7 +222,7 @@ class Adapter(nn.Module):
             FloatingPointError: A tensor of the state is not finite; nothing is written.
         """
         with self._turn():
-            write = saving.writer(path, state.collect(self, self.method.optimizer), self.config)
+            write = saving.writer(path, self._states.now, self.config)
             ranks = self.method.network.ranks
             if ranks is None:
                 write()
@@ -238,11 +232,10 @@ class Adapter(nn.Module):
     @torch.inference_mode(False)
     def restore(self, path: str | Path) -> Self:
         """Resume from a file that `save` wrote, of an adapter wrapped with the same model, source and options."""
-        tensors = saving.read(path, self.config, self._initial)
+        tensors = saving.read(path, self.config, self._states.initial)
         with self._turn():
-            state.check(tensors, self, str(path), self.method.optimizer)
-            state.load(tensors, self, self.method.optimizer)
-            self._begin_with_promoted()
+            self._states.resume(tensors, str(path))
+            self._states.begin_with(PROMOTED)
         return self
 
     @property
@@ -313,7 +306,7 @@ class Adapter(nn.Module):
 
     def _learned(self, before: dict[str, Tensor], batch: Any, out: Forward, verdict: Verdict) -> bool:
         """Adapt to a batch that was answered, and say whether the new state was kept."""
-        with self._undone_on_error(before):
+        with self._states.undone_on_error(before):
             self._adapt(batch, out, verdict)
             wrong = self._implausible()
             collapsed = not wrong and self._collapsed(batch, out)
@@ -324,9 +317,9 @@ class Adapter(nn.Module):
     def _adapted_then_predicted(self, batch: Any) -> Prediction:
         """Adapt to a batch, then answer it with the new weights; with the old ones if those are not plausible."""
         if not self.method.adapts:
-            with self._undone_on_error():
+            with self._states.undone_on_error():
                 return self._remembered(self._prediction(*self._judged(batch, self.detector, graph=False)))
-        with self._undone_on_error() as before:
+        with self._states.undone_on_error() as before:
             self._adapt(batch, *self._judged(batch, self.training_detector, graph=self.method.backpropagates))
             wrong = self._implausible()
             if not wrong:
@@ -367,7 +360,7 @@ class Adapter(nn.Module):
         closed = out.cosines(self.method.source.prototypes).argmax(dim=1)
         wrong = self.rails.collapsed(batch, closed, self._original_answers)
         if wrong:
-            self._roll_back(self._initial)
+            self._states.go_back(self._states.initial)
             self._tell("collapsed", f"{wrong}; adaptation began anew")
         return bool(wrong)
 
@@ -375,43 +368,21 @@ class Adapter(nn.Module):
     def _original_answers(self, batch: Any) -> Tensor:
         """Return what the model as it came answers."""
         network = self.method.network
-        weights = {name: self._initial[NETWORK + name].to(value) for name, value in network.state_dict().items()}
+        first = self._states.initial
+        weights = {name: first[NETWORK + name].to(value) for name, value in network.state_dict().items()}
         out: Forward = torch.func.functional_call(network, weights, (batch,), tie_weights=False)
         return out.cosines(self.method.source.prototypes).argmax(dim=1)
 
-    @contextmanager
-    def _undone_on_error(self, before: dict[str, Tensor] | None = None) -> Iterator[dict[str, Tensor]]:
-        """Give the state as it is now, or as it was `before`; whatever goes wrong inside, put it back."""
-        before = self._shadow.take(self, self.method.optimizer) if before is None else before
-        try:
-            yield before
-        except BaseException:
-            self._roll_back(before)
-            raise
-
     def _take_back(self, before: dict[str, Tensor], wrong: str) -> None:
         """Undo an update that led to something implausible."""
-        self._roll_back(before)
+        self._states.go_back(before)
         self._tell("rolled back", f"{wrong} not finite, or grown beyond reason")
 
     def _implausible(self) -> str:
         """Return the name of a tensor that must not be kept, or an empty one."""
         if not self.guard or not self.method.adapts:
             return ""
-        return implausible_state(state.collect(self, self.method.optimizer), self._initial, NETWORK)
-
-    def _roll_back(self, before: dict[str, Tensor]) -> None:
-        """Put the state back, also if this is interrupted."""
-        interrupted: KeyboardInterrupt | None = None
-        while True:
-            try:
-                self._mechanics.put_back(before)
-                state.load(before, self, self.method.optimizer)
-                break
-            except KeyboardInterrupt as error:
-                interrupted = error
-        if interrupted is not None:
-            raise interrupted
+        return implausible_state(self._states.now, self._states.initial, NETWORK)
 
     def _remembered(self, prediction: Prediction) -> Prediction:
         """Remember which classes were seen, for `watch`."""
@@ -443,11 +414,7 @@ class Adapter(nn.Module):
     def _tell(self, kind: str, detail: str) -> None:
         """Note what the guard did, and warn the first time."""
         if not self._log.events:
-            warnings.warn(
-                f"Batch {self._log.batches}: {detail} ({kind}). See adapter.events; this is said once.",
-                UserWarning,
-                stacklevel=6,
-            )
+            warn(f"Batch {self._log.batches}: {detail} ({kind}). See adapter.events; this is said once.")
         self._log.add(kind, detail)
 
     def _judged(self, x: Tensor, detector: Detector, *, graph: bool) -> tuple[Forward, Verdict]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Iterable
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 from owttt._utils import tensors as tensor_files
 from owttt._utils.progress import track
 from owttt._utils.queue import Statistics
+from owttt._utils.warning import warn
 from owttt.functional import wide
 from owttt.network.features import FeatureExtractor, FeatureFunction, FeaturePoint, locate_features, uncompiled
 from owttt.network.inputs import Batch, Fields, as_pair, tensors_of
@@ -279,11 +279,9 @@ def _warn_of_probabilities(logits: Tensor) -> None:
     """Warn if the outputs are probabilities: entropy, energy and confidence would all be taken of the wrong thing."""
     sums = wide(logits).sum(dim=1)
     if logits.shape[1] > 1 and bool((logits >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-4):
-        warnings.warn(
+        warn(
             "The classifier's outputs are probabilities (is there a softmax at its end?). Methods expect logits: take "
-            "the softmax off.",
-            UserWarning,
-            stacklevel=4,
+            "the softmax off."
         )
 
 
@@ -337,11 +335,10 @@ def _check_counts(counts: Tensor) -> None:
     if int(counts.sum()) < 2:
         raise ValueError("Source statistics need at least two samples.")
     if int(counts.sum()) < FEW:
-        warnings.warn(
+        warn(
             f"Source statistics of {int(counts.sum())} samples are rough, and the threshold, which knows from them "
             "what known samples score, will reject many of these. Give some hundred samples, better all of the "
-            "training data.",
-            stacklevel=3,
+            "training data."
         )
 
 
