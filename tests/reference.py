@@ -619,7 +619,7 @@ class Plus(Reference):
         apart=0.5,
         least=0.1,
         keep=0.5,
-        rest=3,
+        rest=7,
         chunk=128,
         **options,
     ):
@@ -633,9 +633,10 @@ class Plus(Reference):
         self.gathered = []
         self.moves = []
         self.rest, self.pause, self.waiting, self.look, self.parts = rest, 0, 0, None, None
-        self.rested = self.glances = self.rejected = self.recalled = 0
+        self.rested = self.glances = self.rejected = self.recalled = self.empty = 0
+        self.alike = 0.0
 
-    STATE = ("pause", "waiting", "look", "parts", "rested", "moved", "rejected", "recalled")
+    STATE = ("pause", "waiting", "alike", "empty", "look", "parts", "rested", "moved", "rejected", "recalled")
 
     def predicting_model(self, x):
         if len(x) < self.chunk:
@@ -737,7 +738,7 @@ class Plus(Reference):
         strange = []
         for row in self.looks(x, self.look[1])[0]:
             point = [((row - center) @ axes).numpy()]
-            densities = [float(density(part, point)[0]) for part in parts]
+            densities = [-math.inf if part is None else float(density(part, point)[0]) for part in parts]
             best = densities.index(max(densities))
             strange.append(best > 0 and float(distance(parts[best], point)[0]) <= 16)
         return strange
@@ -750,9 +751,16 @@ class Plus(Reference):
         points, scale = self.looks(x)
         part, split, tried = self.parted(x, list(points))
         self.look = (points.mean(dim=0), scale)
-        self.parts = self.parts_of(points, part)
         found, jumped = self.judged(x, part, split, tried)
-        self.pause = 0 if jumped else min(self.rest, 2 * self.pause + 1)
+        share = len(split["anchor"]) / sum(p == 0 for p in part)
+        overall = share * split["likeness"] + (1 - share) * split["others"]
+        nothing = max(split["likeness"], overall) < self.least and self.alike >= 3 * self.least
+        if nothing:
+            part = [p or 3 for p in part]
+            self.empty += 1
+        self.parts = self.parts_of(points, part)
+        self.alike = max(self.alike, split["likeness"])
+        self.pause = 0 if jumped or nothing else min(self.rest, 2 * self.pause + 1)
         self.waiting = self.pause
         self.rejected += sum(p > 0 for p in part)
         return found, [p > 0 for p in part]
@@ -762,11 +770,8 @@ class Plus(Reference):
         _, values, vectors = torch.linalg.svd(points - center, full_matrices=False)
         axes = vectors[:4].T / (values[:4] / len(points) ** 0.5)
         seen = ((points - center) @ axes).numpy()
-        return (
-            center,
-            axes,
-            [gaussian(seen, np.array([float(p == number) for p in part])) for number in range(max(part) + 1)],
-        )
+        belongs = [np.array([float(p == number) for p in part]) for number in range(max(part) + 1)]
+        return center, axes, [gaussian(seen, one) if one.any() else None for one in belongs]
 
     def parted(self, x, points):
         """Set groups aside that are strange, one after the other."""
@@ -803,7 +808,7 @@ class Plus(Reference):
             own = self.measured(x[left])
             scores = self.tried(own, x[left])
             known = max(self.likeness(scores), alike(left))
-            return {"anchor": left, "own": own, "scores": scores, "likeness": known, "others": 1.0, "doubt": 0}
+            return {"anchor": left, "own": own, "scores": scores, "likeness": known, "others": known, "doubt": 0}
         chosen = pairs[0]
         for pair in pairs:
             low, high = sorted(alike(group) for group in pair)

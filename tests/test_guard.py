@@ -152,6 +152,7 @@ def test_a_batch_of_outliers_is_answered():
     with pytest.warns(UserWarning, match="nothing like the source data"):
         assert (made().predict(torch.full_like(BATCHES[0], 1e20)).labels == UNKNOWN).all()
 
+
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("call", ["outlier", "bad update"])
 def test_a_warning_points_at_the_line_that_called(order, call, monkeypatch):
@@ -161,10 +162,9 @@ def test_a_warning_points_at_the_line_that_called(order, call, monkeypatch):
         x[0] *= 1e9
     else:
         monkeypatch.setattr(adapter, "_implausible", lambda: "weights")
-    with pytest.warns(UserWarning) as told:
+    with pytest.warns(UserWarning, match="Batch 0") as told:
         adapter(x)
     assert told[0].filename == __file__
-
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -196,7 +196,7 @@ def test_plus(order, options, shown):
         assert out.labels.tolist() == literal.step(x)
         torch.testing.assert_close(out.scores.tolist(), literal.scores, rtol=1e-6, atol=1e-9)
         torch.testing.assert_close(adapter.method.present, in_use(literal), rtol=1e-6, atol=1e-9)
-    assert bool(literal.rested) == (options.get("rest", 3) > 0), "the search must rest, or the test does not show it"
+    assert bool(literal.rested) == (options.get("rest", 7) > 0), "the search must rest, or the test does not show it"
     assert shown <= set(literal.moves), "this must be in play, or the test shows nothing"
 
 
@@ -215,6 +215,33 @@ def test_plus_rejects_strangers(order, strange):
         torch.testing.assert_close(out.scores.tolist(), literal.scores, rtol=1e-6, atol=1e-9)
     assert bool(literal.rejected) == bool(literal.recalled) == bool(strange)
     assert strange or "own" in literal.moves, "this must be in play, or the test shows nothing"
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("least", [0.1, 0.0])
+def test_plus_knows_when_nothing_is_known(order, least):
+    """Known samples, then nothing but bright noise, in batches of 80 and of 9, then known ones again."""
+    world = make_world(batch=80)
+    adapter, literal = plus_pair(world, order, chunk=60, least=least)
+    noise = 4 * torch.randn(120, 1, 8, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64) - 6
+    for x in (world.x[:80], noise[:80], *noise[80:].split(9), world.x[80:160]):
+        out = adapter(x)
+        assert out.labels.tolist() == literal.step(x)
+        torch.testing.assert_close(out.scores.tolist(), literal.scores, rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(adapter.method.present, in_use(literal), rtol=1e-6, atol=1e-9)
+        if least and x.mean() < -5:
+            assert not out.known.any()
+    assert bool(literal.empty) == bool(least), "this must be in play, or the test shows nothing"
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_plus_never_takes_everything_for_unknown_before_anything_was_known(order):
+    world = make_world(batch=80)
+    adapter, literal = plus_pair(world, order, chunk=60)
+    noise = 4 * torch.randn(160, 1, 8, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64) - 6
+    for x in noise.split(80):
+        assert adapter(x).labels.tolist() == literal.step(x)
+    assert not literal.empty
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -24,11 +24,15 @@ samples of any kind then have high cosines. Centered ones are not taken in by th
                use, of all that is left (where few are alike, of the share 2·likeness of it that scores lowest, at least
                `keep`) and, if groups are apart, of the anchor alone are tried; the best are taken, the earlier ones
                unless others are better by 2 %, but the source's unless these are better by `margin`. Where a likeness
-               is below `least` nothing is known, and nothing moves, unless back to the source's.
+               is below `least` nothing is known, and nothing moves, unless back to the source's. If that is so of the
+               anchor and of both groups together, with all statistics at hand, all of the samples are strangers; but
+               not before the stream has had a likeness of `SEEN·least`: of a network that has learned its training
+               data by heart nothing ever is alike.
 5. memory      Statistics in use move by `momentum` towards those found; where these are better by `jump` the stream has
                changed, and they are taken as they are. How strangers look is remembered, too.
-6. rest        While samples look as they did at the last search, in the mean, the search rests: for 1, then for up to
-               `rest` batches after searches that found no change. Most batches cost little more than one pass then.
+6. rest        While samples look as they did at the last search, in the mean, the search rests: for 1, 3, up to `rest`
+               batches after searches that found no change, not at all after one that found nothing known. Most batches
+               cost little more than one pass then.
 
 A batch of at least `chunk` samples is answered with the statistics found in it; smaller ones with those in use, and
 gathered until there are enough. After the first `GLANCE` of them those in use are held against the source's, so that
@@ -37,7 +41,7 @@ statistics of what is long gone do no harm for long.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, final
 
 import torch
@@ -59,15 +63,18 @@ TIE: Final = 0.02
 """The share of a score below which a difference does not count."""
 GLANCE: Final = 32
 """Samples gathered after which statistics in use have to be better than the source's, or go."""
+SEEN: Final = 3.0
+"""How many times `least` a likeness must have been before one below `least` means that nothing is known."""
 SAME: Final = 8.0
 """How much farther than chance would have it the mean look may move, squared, and still be the same."""
 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """Statistics, and what samples score with them: by their cosines, and by centered ones."""
+    """Statistics, what the network gives with them, and what samples score: by their cosines, and centered."""
 
     statistics: Tensor
+    out: Forward
     scores: Tensor
     centered: Tensor
 
@@ -81,28 +88,43 @@ class _Candidate:
 
     def of(self, some: Tensor) -> _Candidate:
         """Return the same, judged by some of the samples."""
-        return _Candidate(self.statistics, self.scores[some], self.centered[some])
+        return replace(self, scores=self.scores[some], centered=self.centered[some])
 
 
 @dataclass(frozen=True)
 class _Split:
-    """Two groups: the anchor, with its own statistics and its likeness; that of the others; how mixed both are."""
+    """Two groups: the anchor, with its own statistics and its likeness; that of the others; how mixed they are.
+
+    Where there are no others, their likeness is that of the anchor.
+    """
 
     anchor: Tensor
     own: _Candidate
     likeness: float
     others: float
     doubt: float = 0.0
+    share: float = 1.0
+
+    @property
+    def overall(self) -> float:
+        """The likeness of both, the anchor being a `share` of them."""
+        return self.share * self.likeness + (1 - self.share) * self.others
 
 
 @dataclass(frozen=True)
 class _Found:
-    """The statistics for a batch, who is strange in it, and what the search, if there was one, found."""
+    """The statistics for a batch, who is strange in it, and what the search, if there was one, found.
+
+    `out` is what the network gives with these statistics, where that is known already; `settled` whether the search may
+    rest; `likeness` that of the anchor.
+    """
 
     statistics: Tensor
     strangers: Strangers
     parts: Looks | None = None
-    jumped: bool = False
+    out: Forward | None = None
+    settled: bool = True
+    likeness: float = 0.0
 
 
 def _large_enough(one: int, two: int) -> bool:
@@ -115,12 +137,13 @@ class Plus(Method):
     """Statistics of the known samples, found by evidence. Options: see the steps above."""
 
     name = "owttt+"
-    version = 3
+    version = 4
     cost = 3.9
     color = "#7a3fb0"
     deployed = True
     gathers = True
     present: Tensor
+    alike: Tensor
     pause: Tensor
     waiting: Tensor
 
@@ -134,7 +157,7 @@ class Plus(Method):
         apart: float = 0.5,
         least: float = 0.1,
         keep: float = 0.5,
-        rest: int = 3,
+        rest: int = 7,
         chunk: int = 128,
     ) -> None:
         super().__init__()
@@ -166,6 +189,7 @@ class Plus(Method):
         """Start with the source's statistics, with nothing gathered and nobody strange."""
         self.normalization = normalization(self.network, self.source)
         self.register_buffer("present", self.normalization.source.clone())
+        self.register_buffer("alike", torch.zeros_like(self.source.mean[0]))
         self.kept = KeptLooks(looks(self.network, zeros_like_source(self.source)))
         self.register_buffer("pause", torch.zeros((), dtype=torch.long, device=self.present.device))
         self.register_buffer("waiting", torch.zeros_like(self.pause))
@@ -178,7 +202,7 @@ class Plus(Method):
     def forward(self, x: Batch) -> Forward:
         """Answer a batch with the statistics found in it, or with those in use if it is small."""
         found = self._found(x) if len(x) >= self.chunk else self._recalled(x)
-        out = self.normalization.run(x, found.statistics)
+        out = self.normalization.run(x, found.statistics) if found.out is None else found.out
         return Forward(out.features, out.logits, found, found.strangers)
 
     @torch.no_grad()
@@ -214,7 +238,8 @@ class Plus(Method):
             self.waiting -= 1
             return
         self.kept.keep(found.parts)
-        self.pause.fill_(0 if found.jumped else min(self.rest, 2 * int(self.pause) + 1))
+        self.alike.clamp_(min=found.likeness)
+        self.pause.fill_(min(self.rest, 2 * int(self.pause) + 1) if found.settled else 0)
         self.waiting.copy_(self.pause)
 
     def _recalled(self, x: Batch) -> _Found:
@@ -240,9 +265,14 @@ class Plus(Method):
                 break
             part[(part == 0) & ~split.anchor] = number
             split = self._split(x, raw, part == 0, source, in_use)
-        parts = Looks.of(raw, part)
         statistics, jumped = self._judged(x, part == 0, split, source, in_use)
-        return _Found(statistics, Strangers(part > 0, parts.distinct), parts, jumped)
+        nothing = max(split.likeness, split.overall) < self.least <= float(self.alike) / SEEN
+        if nothing:
+            part[part == 0] = PARTS
+        parts = Looks.of(raw, part)
+        out = in_use.out if statistics is self.present else source.out if statistics is source.statistics else None
+        settled = not jumped and not nothing
+        return _Found(statistics, Strangers(part > 0, parts.distinct), parts, out, settled, split.likeness)
 
     def _looks_the_same(self, raw: Tensor) -> bool:
         """Whether samples look as they did at the last search, in the mean."""
@@ -256,7 +286,8 @@ class Plus(Method):
         chosen = self._groups(described(raw, scale_of(raw)), left, source, in_use)
         if chosen is None:
             own = self._measured(x[left])
-            return _Split(left, own, self._likeness(own, source.of(left), in_use.of(left)), 1.0)
+            likeness = self._likeness(own, source.of(left), in_use.of(left))
+            return _Split(left, own, likeness, likeness)
         measured = [(self._measured(x[group]), group) for group in chosen if int(group.sum()) >= LEAST_GROUP]
         own, anchor = min(measured, key=lambda pair: pair[0].quarter)
         rest = left & ~anchor
@@ -264,7 +295,8 @@ class Plus(Method):
         likeness = self._likeness(own, source.of(anchor), in_use.of(anchor))
         others = self._likeness(self._tried(x[rest], own.statistics), source.of(rest), in_use.of(rest), *with_own)
         doubt = float(Looks.of(raw[left], rest[left]).doubt)
-        return _Split(anchor, own, likeness, others + 2 / int(rest.sum()), doubt)
+        share = int(anchor.sum()) / int(left.sum())
+        return _Split(anchor, own, likeness, others + 2 / int(rest.sum()), doubt, share)
 
     def _groups(
         self, points: Tensor, left: Tensor, source: _Candidate, in_use: _Candidate
@@ -324,4 +356,4 @@ class Plus(Method):
         """Score samples by their cosines, and centered."""
         source = self.source
         centered = centered_score(out.features, source.class_means, source.mean)
-        return _Candidate(statistics, nearest_score(out.cosines(source.prototypes)), centered)
+        return _Candidate(statistics, out, nearest_score(out.cosines(source.prototypes)), centered)
