@@ -337,8 +337,8 @@ def _check_counts(counts: Tensor) -> None:
     if int(counts.sum()) < FEW:
         warn(
             f"Source statistics of {int(counts.sum())} samples are rough, and the threshold, which knows from them "
-            "what known samples score, will reject many of these. Give some hundred samples, better all of the "
-            "training data."
+            "what known samples score, will reject many of these. Give a few hundred samples, or better all "
+            "of the training data."
         )
 
 
