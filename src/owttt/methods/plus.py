@@ -138,7 +138,7 @@ class Plus(Method):
 
     name = "owttt+"
     version = 4
-    cost = 3.9
+    cost = 2.2
     color = "#7a3fb0"
     deployed = True
     gathers = True
