@@ -6,12 +6,12 @@ folder. Records of earlier versions lack some of the keys; what they lack is sho
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NotRequired, TypedDict
 
 from owttt._utils.files import DamagedFileError, read_json
+from owttt._utils.warning import warn
 
 RUN_KIND: Final = "owttt run"
 TABLE_KIND: Final = "owttt table"
@@ -180,7 +180,7 @@ def whole_run(path: Path, consequence: str) -> RunRecord | None:
     try:
         return read_run(path)
     except DamagedFileError as error:
-        warnings.warn(f"{error} {consequence}", stacklevel=2)
+        warn(f"{error} {consequence}")
         return None
 
 
