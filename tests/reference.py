@@ -613,7 +613,6 @@ class Plus(Reference):
         *args,
         middle,
         momentum=0.3,
-        margin=0.08,
         jump=0.1,
         strange=0.4,
         apart=0.5,
@@ -624,7 +623,7 @@ class Plus(Reference):
         **options,
     ):
         super().__init__(*args, **options)
-        self.momentum, self.margin, self.jump = momentum, margin, jump
+        self.momentum, self.jump = momentum, jump
         self.strange, self.apart, self.least, self.keep, self.chunk = strange, apart, least, keep, chunk
         self.middle = middle
         self.source_model = copy.deepcopy(self.model)
@@ -633,7 +632,7 @@ class Plus(Reference):
         self.gathered = []
         self.moves = []
         self.rest, self.pause, self.waiting, self.look, self.parts = rest, 0, 0, None, None
-        self.rested = self.glances = self.rejected = self.recalled = self.empty = 0
+        self.rested = self.glances = self.rejected = self.recalled = self.empty = self.by_own = 0
         self.alike = 0.0
 
     STATE = ("pause", "waiting", "alike", "empty", "look", "parts", "rested", "moved", "rejected", "recalled")
@@ -671,21 +670,21 @@ class Plus(Reference):
                 sample = sample[[not odd for odd in self.remembered(sample)]]
                 if len(sample) < 8:
                     return
-                now, then = (self.quarter(self.tried(model, sample)) for model in (self.present, self.source_model))
-                if then < (1 - self.margin) * now:
+                now, then = (self.tried(model, sample) for model in (self.present, self.source_model))
+                if self.better(then, now, self.jump):
                     self.present, self.waiting, self.parts = copy.deepcopy(self.source_model), 0, None
                     self.moved = False
                     self.glances += 1
 
     def tried(self, model, x):
-        """Of every sample, the score by its cosines and the centered one."""
+        """Of every sample, the score by its cosines, the centered one, and the probabilities of the head."""
         with torch.no_grad():
             z, logits = self.forward(model, x)
         centered = []
         for f in z:
             cosines = [float(F.cosine_similarity(f - self.mean, m - self.mean, dim=0)) for m in self.class_means]
             centered.append(max(0, 1 - max(cosines)))
-        return list(zip(self.score(z, logits), centered, strict=True))
+        return list(zip(self.score(z, logits), centered, F.softmax(logits, dim=1).tolist(), strict=True))
 
     def measured(self, x):
         """The source model with the statistics of x, layer after layer."""
@@ -781,14 +780,20 @@ class Plus(Reference):
         for number in (1, 2, 3):
             if split["likeness"] < self.least:
                 break
-            if split["others"] >= (self.strange - split["doubt"]) * split["likeness"]:
+            limit = self.strange - split["doubt"]
+            strange = split["others"] < limit * split["likeness"]
+            if not strange and "own others" in split:
+                strange = split["own others"] < limit * split["own likeness"]
+                strange = strange and split["others"] < 2 * limit * split["likeness"]
+                self.by_own += strange
+            if not strange:
                 break
             part = [number if p == 0 and i not in split["anchor"] else p for i, p in enumerate(part)]
             split = self.split(x, points, part, tried)
         return part, split, tried
 
     def likeness(self, *lists):
-        return max(2 * sum(centered <= self.middle for _, centered in scores) / len(scores) for scores in lists)
+        return max(2 * sum(centered <= self.middle for _, centered, _ in scores) / len(scores) for scores in lists)
 
     def split(self, x, points, part, tried):
         left = [i for i, p in enumerate(part) if p == 0]
@@ -823,11 +828,13 @@ class Plus(Reference):
         index = min(own, key=lambda i: self.quarter(own[i][1]))
         anchor, rest = chosen[index], chosen[1 - index]
         model, scores = own[index]
-        others = max(self.likeness(self.tried(model, x[rest])), alike(rest))
-        if 1 - index in own:
-            others = max(others, self.likeness(own[1 - index][1]))
+        others = self.likeness(self.tried(model, x[rest]))
         known = max(self.likeness(scores), alike(anchor))
         found = {"anchor": anchor, "own": model, "scores": scores, "likeness": known}
+        if 1 - index in own:
+            others = max(others, self.likeness(own[1 - index][1]))
+            found |= {"own likeness": self.likeness(scores), "own others": others + 2 / len(rest)}
+        others = max(others, alike(rest))
         return {**found, "others": others + 2 / len(rest), "doubt": self.doubt(x, anchor, rest)}
 
     def doubt(self, x, anchor, rest):
@@ -849,29 +856,48 @@ class Plus(Reference):
         scores = self.tried(every, x[left])
         share = min(1.0, max(self.keep, 2 * self.likeness(scores)))
         if share < 1:
-            limit = float(torch.tensor([s for s, _ in scores], dtype=torch.float64).quantile(share))
-            every = self.measured(x[[i for i, (s, _) in zip(left, scores, strict=True) if s <= limit]])
+            limit = float(torch.tensor([s for s, *_ in scores], dtype=torch.float64).quantile(share))
+            every = self.measured(x[[i for i, (s, *_) in zip(left, scores, strict=True) if s <= limit]])
         models = {"source": self.source_model, "in use": self.present, "every": every, "own": split["own"]}
+        models["half"] = self.mix(self.source_model, every, 0.5)
         values = {name: self.tried(model, x[anchor]) for name, model in models.items()}
-        quarter = {name: self.quarter(scores) for name, scores in values.items()}
         best = "in use"
-        if quarter["every"] < 0.98 * quarter[best]:
+        if self.better(values["every"], values[best], 0.02):
             best = "every"
-        if apart and quarter["own"] < 0.98 * quarter[best]:
+        if not self.better(values["every"], values["source"], self.jump) and self.better(
+            values["half"], values[best], 0.02
+        ):
+            best = "half"
+        if apart and self.better(values["own"], values[best], 0.02):
             best = "own"
-        if not quarter[best] < (1 - self.margin) * quarter["source"]:
+        if not self.better(values[best], values["source"], 0.02):
             best = "source"
         self.moves.append(best)
         if best == "in use" or (best == "source" and not self.moved):
             return self.present, False
         if best != "source" and self.likeness(values[best]) < self.least:
             return self.present, False
-        self.moved = True
-        if quarter[best] < (1 - self.jump) * quarter["in use"]:
+        jumped = self.better(values[best], values["in use"], self.jump)
+        if jumped or not self.moved:
             self.moved = best != "source"
-            return models[best], True
+            return models[best], jumped
         return self.mix(self.present, models[best], self.momentum), False
+
+    def better(self, ours, theirs, by):
+        """Whether the answers tell more, or samples are closer to the prototypes, and not much farther from them."""
+        gain = math.log(self.information(ours) / self.information(theirs))
+        gain += math.log(self.quarter(theirs) / self.quarter(ours))
+        return self.quarter(ours) <= 1.05 * self.quarter(theirs) and gain > by
 
     @staticmethod
     def quarter(values):
-        return float(torch.tensor([score for score, _ in values], dtype=torch.float64).quantile(0.25))
+        return float(torch.tensor([score for score, *_ in values], dtype=torch.float64).quantile(0.25))
+
+    @staticmethod
+    def information(values):
+        def entropy(shares):
+            return -sum(p * math.log(p) for p in shares if p > 0)
+
+        every = [p for *_, p in values]
+        together = [sum(column) / len(every) for column in zip(*every, strict=True)]
+        return entropy(together) - sum(map(entropy, every)) / len(every)

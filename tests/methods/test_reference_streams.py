@@ -179,7 +179,7 @@ def in_use(literal):
         ({}, {"every"}),
         ({"chunk": 100}, {"every"}),
         ({"momentum": 1.0, "jump": 0.9}, {"every"}),
-        ({"margin": 0.0, "keep": 1.0}, {"every"}),
+        ({"keep": 1.0}, {"every"}),
         ({"jump": 0.0, "keep": 0.8}, {"every"}),
         ({"least": 1.0}, {"every"}),
         ({"strange": 0.9}, {"every"}),
@@ -215,6 +215,32 @@ def test_plus_rejects_strangers(order, strange):
         torch.testing.assert_close(out.scores.tolist(), literal.scores, rtol=1e-6, atol=1e-9)
     assert bool(literal.rejected) == bool(literal.recalled) == bool(strange)
     assert strange or "own" in literal.moves, "this must be in play, or the test shows nothing"
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_plus_goes_half_the_way_where_little_has_changed(order):
+    world = make_world(batch=80)
+    adapter, literal = plus_pair(world, order, chunk=60)
+    for x in (world.x + 0.2).split(80):
+        assert adapter(x).labels.tolist() == literal.step(x)
+        torch.testing.assert_close(adapter.method.present, in_use(literal), rtol=1e-6, atol=1e-9)
+    assert "half" in literal.moves, "this must be in play, or the test shows nothing"
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_plus_rejects_what_is_alike_with_the_source_statistics_only(order):
+    """Among bright samples a third are noise or nearly the same sample, which the source's statistics know well."""
+    world = make_world(batch=80)
+    adapter, literal = plus_pair(world, order, chunk=60)
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(400, 1, 8, 8, generator=generator, dtype=torch.float64)[:54]
+    near = world.x[world.y == 0][:1] + 0.05 * noise
+    alike = torch.rand(len(noise), generator=generator) < 0.3
+    x = 1.5 * world.x[:160] + 0.5
+    x[::3] = near.where(alike[:, None, None, None], 0.9 * noise + 2)
+    for part in x.split(80):
+        assert adapter(part).labels.tolist() == literal.step(part)
+    assert literal.by_own, "this must be in play, or the test shows nothing"
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -16,20 +16,23 @@ samples of any kind then have high cosines. Centered ones are not taken in by th
                corruption was; unknown ones still are not. The group with the lower first quartile is the anchor.
 3. strangers   If the other group is alike with no statistics at hand (its own, the anchor's, those in use, the
                source's), its likeness being below `strange` times that of the anchor, it is unknown: it is rejected
-               whatever it scores, and what is left is looked at again, up to `PARTS` times. Samples that could be in
-               either group are taken for known ones: how many there are for each one in the smaller group is taken off
-               `strange`.
-4. evidence    Statistics are judged by the lower quartile of the cosine scores samples have with them: of the anchor if
-               the other group's likeness is below `apart` times that of the anchor, else of all that is left. Those in
-               use, of all that is left (where few are alike, of the share 2·likeness of it that scores lowest, at least
-               `keep`) and, if groups are apart, of the anchor alone are tried; the best are taken, the earlier ones
-               unless others are better by 2 %, but the source's unless these are better by `margin`. Where a likeness
-               is below `least` nothing is known, and nothing moves, unless back to the source's. If that is so of the
-               anchor and of both groups together, with all statistics at hand, all of the samples are strangers; but
-               not before the stream has had a likeness of `SEEN·least`: of a network that has learned its training
-               data by heart nothing ever is alike.
+               whatever it scores, and what is left is looked at again, up to `PARTS` times. So it is if it is alike
+               with the two groups' own statistics only that little, and with all at hand half of it (`Split.strange`).
+               Samples that could be in either group are taken for known ones: how many there are for each one in the
+               smaller group is taken off `strange`.
+4. evidence    Statistics are judged by how close samples then are to the prototypes and by how much the answers tell
+               (`candidates`): by the anchor's if the other group's likeness is below `apart` times that of the anchor,
+               else by those of all that is left. Tried are those in use; of all that is left (where few are alike, of
+               the share 2·likeness of it that scores lowest, at least `keep`); unless these are better than the
+               source's by `jump`, halfway between the two; and, if groups are apart, of the anchor alone. The best are
+               taken, the earlier ones and the source's unless others are better by `TIE`. Where a likeness is below
+               `least` nothing is known, and nothing moves, unless back to the source's. If that is so of the anchor and
+               of both groups together, with all statistics at hand, all of the samples are strangers; but not before
+               the stream has had a likeness of `SEEN·least`: of a network that has learned its training data by heart
+               nothing ever is alike.
 5. memory      Statistics in use move by `momentum` towards those found; where these are better by `jump` the stream has
-               changed, and they are taken as they are. How strangers look is remembered, too.
+               changed, and they are taken as they are; so they are if those in use are still the source's. How
+               strangers look is remembered, too.
 6. rest        While samples look as they did at the last search, in the mean, the search rests: for 1, 3, up to `rest`
                batches after searches that found no change, not at all after one that found nothing known. Most batches
                cost little more than one pass then.
@@ -41,7 +44,8 @@ statistics of what is long gone do no harm for long.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final, final
 
 import torch
@@ -49,6 +53,7 @@ from torch import Tensor
 
 from owttt.functional import centered_score, nearest_score, two_groups
 from owttt.methods.base import Method
+from owttt.methods.candidates import Candidate, Split
 from owttt.methods.gathering import Gathered, zeros_like_source
 from owttt.methods.looks import PARTS, KeptLooks, Looks, described, scale_of
 from owttt.network.inputs import Batch
@@ -60,55 +65,13 @@ LEAST_GROUP: Final = 16
 LEAST_STRANGERS: Final = 8
 """Samples that a group must have to be looked at at all."""
 TIE: Final = 0.02
-"""The share of a score below which a difference does not count."""
+"""The gain up to which a difference does not count."""
 GLANCE: Final = 32
 """Samples gathered after which statistics in use have to be better than the source's, or go."""
 SEEN: Final = 3.0
 """How many times `least` a likeness must have been before one below `least` means that nothing is known."""
 SAME: Final = 8.0
 """How much farther than chance would have it the mean look may move, squared, and still be the same."""
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """Statistics, what the network gives with them, and what samples score: by their cosines, and centered."""
-
-    statistics: Tensor
-    out: Forward
-    scores: Tensor
-    centered: Tensor
-
-    @property
-    def quarter(self) -> float:
-        """The lower quartile: among samples some of which are unknown, that of known ones."""
-        return float(self.scores.quantile(0.25))
-
-    def better(self, other: _Candidate, by: float) -> bool:
-        return self.quarter < (1 - by) * other.quarter
-
-    def of(self, some: Tensor) -> _Candidate:
-        """Return the same, judged by some of the samples."""
-        return replace(self, scores=self.scores[some], centered=self.centered[some])
-
-
-@dataclass(frozen=True)
-class _Split:
-    """Two groups: the anchor, with its own statistics and its likeness; that of the others; how mixed they are.
-
-    Where there are no others, their likeness is that of the anchor.
-    """
-
-    anchor: Tensor
-    own: _Candidate
-    likeness: float
-    others: float
-    doubt: float = 0.0
-    share: float = 1.0
-
-    @property
-    def overall(self) -> float:
-        """The likeness of both, the anchor being a `share` of them."""
-        return self.share * self.likeness + (1 - self.share) * self.others
 
 
 @dataclass(frozen=True)
@@ -137,7 +100,7 @@ class Plus(Method):
     """Statistics of the known samples, found by evidence. Options: see the steps above."""
 
     name = "owttt+"
-    version = 4
+    version = 5
     cost = 2.2
     color = "#7a3fb0"
     deployed = True
@@ -151,7 +114,6 @@ class Plus(Method):
         self,
         *,
         momentum: float = 0.3,
-        margin: float = 0.08,
         jump: float = 0.1,
         strange: float = 0.4,
         apart: float = 0.5,
@@ -163,8 +125,8 @@ class Plus(Method):
         super().__init__()
         if not 0 < momentum <= 1:
             raise ValueError(f"momentum is a share above 0 and up to 1, got {momentum}.")
-        if not 0 <= margin < 1 or not 0 <= jump < 1:
-            raise ValueError(f"margin and jump are shares of a score, from 0 to below 1, got {margin} and {jump}.")
+        if not jump >= 0:
+            raise ValueError(f"jump is a gain, from 0, got {jump}.")
         if not 0 <= strange <= 1 or not 0 <= apart <= 1 or not 0 <= least <= 1:
             raise ValueError(
                 f"strange, apart and least are shares of a likeness, from 0 to 1, got {strange}, {apart} and {least}."
@@ -176,7 +138,6 @@ class Plus(Method):
         if chunk < LEAST_GROUP:
             raise ValueError(f"A chunk must hold at least {LEAST_GROUP} samples, got {chunk}.")
         self.momentum = momentum
-        self.margin = margin
         self.jump = jump
         self.strange = strange
         self.apart = apart
@@ -226,7 +187,7 @@ class Plus(Method):
         if int(others.sum()) < LEAST_STRANGERS:
             return
         source, in_use = (self._tried(x[others], at) for at in (self.normalization.source, self.present))
-        if source.better(in_use, by=self.margin):
+        if source.better(in_use, by=self.jump):
             self.present.copy_(source.statistics)
             self.kept.forget()
             self.waiting.zero_()
@@ -261,7 +222,7 @@ class Plus(Method):
         part = torch.zeros(len(x), dtype=torch.long, device=raw.device)
         split = self._split(x, raw, part == 0, source, in_use)
         for number in range(1, PARTS + 1):
-            if split.likeness < self.least or split.others >= (self.strange - split.doubt) * split.likeness:
+            if split.likeness < self.least or not split.strange(self.strange):
                 break
             part[(part == 0) & ~split.anchor] = number
             split = self._split(x, raw, part == 0, source, in_use)
@@ -281,25 +242,26 @@ class Plus(Method):
         chance = 2 * points.var(dim=0, correction=0).sum() / len(points)
         return bool((points.mean(dim=0) - last.center).square().sum() <= SAME * chance)
 
-    def _split(self, x: Batch, raw: Tensor, left: Tensor, source: _Candidate, in_use: _Candidate) -> _Split:
+    def _split(self, x: Batch, raw: Tensor, left: Tensor, source: Candidate, in_use: Candidate) -> Split:
         """Part the samples that are left by their looks, and find out how much alike both groups are."""
         chosen = self._groups(described(raw, scale_of(raw)), left, source, in_use)
         if chosen is None:
             own = self._measured(x[left])
             likeness = self._likeness(own, source.of(left), in_use.of(left))
-            return _Split(left, own, likeness, likeness)
+            return Split(left, own, likeness, likeness)
         measured = [(self._measured(x[group]), group) for group in chosen if int(group.sum()) >= LEAST_GROUP]
         own, anchor = min(measured, key=lambda pair: pair[0].quarter)
         rest = left & ~anchor
-        with_own = [candidate for candidate, group in measured if group is not anchor]
+        few = 2 / int(rest.sum())
         likeness = self._likeness(own, source.of(anchor), in_use.of(anchor))
-        others = self._likeness(self._tried(x[rest], own.statistics), source.of(rest), in_use.of(rest), *with_own)
+        with_groups = [self._tried(x[rest], own.statistics), *(one for one, group in measured if group is not anchor)]
+        others = self._likeness(*with_groups, source.of(rest), in_use.of(rest)) + few
+        by_own = (self._likeness(own), self._likeness(*with_groups) + few) if len(measured) == 2 else None
         doubt = float(Looks.of(raw[left], rest[left]).doubt)
-        share = int(anchor.sum()) / int(left.sum())
-        return _Split(anchor, own, likeness, others + 2 / int(rest.sum()), doubt, share)
+        return Split(anchor, own, likeness, others, by_own, doubt, int(anchor.sum()) / int(left.sum()))
 
     def _groups(
-        self, points: Tensor, left: Tensor, source: _Candidate, in_use: _Candidate
+        self, points: Tensor, left: Tensor, source: Candidate, in_use: Candidate
     ) -> tuple[Tensor, Tensor] | None:
         """Return two groups of the samples that are left: the likeliest, or of others one that looks unknown."""
         second = [left.masked_scatter(left, way) for way in two_groups(points[left])]
@@ -312,26 +274,34 @@ class Plus(Method):
         return pairs[0] if pairs else None
 
     def _judged(
-        self, x: Batch, left: Tensor, split: _Split, source: _Candidate, in_use: _Candidate
+        self, x: Batch, left: Tensor, split: Split, source: Candidate, in_use: Candidate
     ) -> tuple[Tensor, bool]:
         """Return the statistics to use, and whether they were taken as they are."""
         apart = split.others < self.apart * split.likeness
         anchor = split.anchor if apart else left
-        same = in_use is source
+        still = in_use is source
         source = source.of(anchor)
-        in_use = source if same else in_use.of(anchor)
-        every = self._every(x, left, anchor)
-        best = every if every.better(in_use, by=TIE) else in_use
+        in_use = best = source if still else in_use.of(anchor)
+        for other in self._others(x, left, anchor, source):
+            best = other if other.better(best, by=TIE) else best
         if apart and split.own.better(best, by=TIE):
             best = split.own
-        best = best if best.better(source, by=self.margin) else source
+        best = best if best.better(source, by=TIE) else source
         if best is in_use or (best is not source and self._likeness(best) < self.least):
             return self.present, False
-        if best.better(in_use, by=self.jump):
-            return best.statistics, True
+        jumped = best.better(in_use, by=self.jump)
+        if jumped or still:
+            return best.statistics, jumped
         return mixed(self.present, best.statistics, self.momentum), False
 
-    def _every(self, x: Batch, left: Tensor, anchor: Tensor) -> _Candidate:
+    def _others(self, x: Batch, left: Tensor, anchor: Tensor, source: Candidate) -> Iterator[Candidate]:
+        """Yield statistics of the samples that are left, and those halfway to them unless they are clearly better."""
+        every = self._every(x, left, anchor)
+        yield every
+        if not every.better(source, by=self.jump):
+            yield self._tried(x[anchor], mixed(source.statistics, every.statistics, 0.5))
+
+    def _every(self, x: Batch, left: Tensor, anchor: Tensor) -> Candidate:
         """Return the statistics of the samples that are left; where few are alike, of those that score lowest."""
         every = self._measured(x[left])
         share = min(1.0, max(self.keep, 2 * self._likeness(every)))
@@ -341,19 +311,19 @@ class Plus(Method):
         statistics, _ = self.normalization.measure(x[left.masked_scatter(left, lowest)])
         return self._tried(x[anchor], statistics)
 
-    def _likeness(self, *tried: _Candidate) -> float:
+    def _likeness(self, *tried: Candidate) -> float:
         """Return how many of some samples score like the source's better half, with the statistics that suit best."""
         return max(2 * float((one.centered <= self.middle).to(one.centered.dtype).mean()) for one in tried)
 
-    def _measured(self, x: Batch) -> _Candidate:
+    def _measured(self, x: Batch) -> Candidate:
         """Take the statistics of these samples, which are judged by them, too."""
         return self._candidate(*self.normalization.measure(x))
 
-    def _tried(self, x: Batch, statistics: Tensor) -> _Candidate:
+    def _tried(self, x: Batch, statistics: Tensor) -> Candidate:
         return self._candidate(statistics, self.normalization.run(x, statistics))
 
-    def _candidate(self, statistics: Tensor, out: Forward) -> _Candidate:
-        """Score samples by their cosines, and centered."""
+    def _candidate(self, statistics: Tensor, out: Forward) -> Candidate:
+        """Judge statistics by what samples score with them, by cosines and centered, and answer."""
         source = self.source
         centered = centered_score(out.features, source.class_means, source.mean)
-        return _Candidate(statistics, out, nearest_score(out.cosines(source.prototypes)), centered)
+        return Candidate(statistics, out, nearest_score(out.cosines(source.prototypes)), centered, out.logits)

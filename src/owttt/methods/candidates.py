@@ -1,0 +1,95 @@
+"""Statistics that a network might normalize with, and what speaks for them. No labels are needed.
+
+Statistics are judged by what samples then score and answer:
+
+    q            the lower quartile of their scores: among samples some of which are unknown, that of known ones
+    I            H(mean of p) - mean of H(p), p the probabilities of the head: how much the answers tell, being certain
+                 each and different from each other (Krause et al., NeurIPS 2010; what SHOT maximizes)
+    gain         log(I_a / I_b) + log(q_b / q_a) of statistics a over statistics b
+
+q alone misses what statistics are worth where half of the samples are unknown ones that look alike; I alone prefers
+statistics of the samples themselves where all of these are of one class, since these spread the answers. Statistics are
+therefore better only if, for all their gain, q is not higher by more than `WORSE`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Final, final
+
+from torch import Tensor
+
+from owttt.functional import information_maximization
+from owttt.types import Forward
+
+WORSE: Final = 0.05
+"""The share by which the lower quartile of scores may rise for answers that tell more."""
+LEAST: Final = 1e-6
+"""Of what a logarithm is taken at least: samples may be all alike."""
+
+
+@final
+@dataclass(frozen=True)
+class Candidate:
+    """Statistics, what the network gives with them, and what some samples score (by cosines, centered) and answer."""
+
+    statistics: Tensor
+    out: Forward
+    scores: Tensor
+    centered: Tensor
+    logits: Tensor
+
+    @property
+    def quarter(self) -> float:
+        """The lower quartile q of the scores."""
+        return float(self.scores.quantile(0.25))
+
+    @property
+    def worth(self) -> float:
+        """Return log(I / q)."""
+        information = -float(information_maximization(self.logits))
+        return math.log(max(information, LEAST)) - math.log(max(self.quarter, LEAST))
+
+    def better(self, other: Candidate, by: float) -> bool:
+        """Whether the gain over others is larger than `by`, and the quartile not much higher."""
+        return self.quarter <= (1 + WORSE) * other.quarter and self.worth - other.worth > by
+
+    def of(self, some: Tensor) -> Candidate:
+        """Return the same, judged by some of the samples."""
+        return replace(self, scores=self.scores[some], centered=self.centered[some], logits=self.logits[some])
+
+
+@final
+@dataclass(frozen=True)
+class Split:
+    """Two groups: the anchor, with its own statistics; how much alike both are; how mixed they are.
+
+    Where there are no others, their likeness is that of the anchor.
+    """
+
+    anchor: Tensor
+    own: Candidate
+    likeness: float
+    others: float
+    by_own: tuple[float, float] | None = None
+    """The likeness of the anchor and of the others with statistics of their own groups only, where both have these."""
+    doubt: float = 0.0
+    share: float = 1.0
+
+    @property
+    def overall(self) -> float:
+        """The likeness of both, the anchor being a `share` of them."""
+        return self.share * self.likeness + (1 - self.share) * self.others
+
+    def strange(self, limit: float) -> bool:
+        """Whether the others are unlike the anchor: with any statistics, or clearly with their groups' own ones.
+
+        With the source's, unknown samples can end up near one class or other and look half alike. Known samples of one
+        class do not look alike with statistics of their own, but then neither does the anchor, or they do with its.
+        """
+        limit -= self.doubt
+        if self.others < limit * self.likeness or self.by_own is None:
+            return self.others < limit * self.likeness
+        anchor, others = self.by_own
+        return others < limit * anchor and self.others < 2 * limit * self.likeness

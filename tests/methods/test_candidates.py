@@ -1,0 +1,80 @@
+"""What speaks for statistics, and when a group is strange."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from owttt.methods.candidates import Candidate, Split
+from owttt.types import Forward
+
+
+def candidate(quarter, logits):
+    scores = torch.full((len(logits),), quarter, dtype=torch.float64)
+    return Candidate(torch.zeros(2, 1), Forward(logits, logits), scores, scores, logits)
+
+
+def answers(*labels, certainty=4.0):
+    return certainty * torch.nn.functional.one_hot(torch.tensor(labels), 4).double()
+
+
+DIVERSE, ONE_CLASS = answers(0, 1, 2, 3), answers(0, 0, 0, 0)
+
+
+def test_worth_is_what_the_answers_tell_over_the_quartile():
+    p = DIVERSE.softmax(dim=1)
+    each = -(p * p.log()).sum(dim=1).mean()
+    together = -(p.mean(dim=0) * p.mean(dim=0).log()).sum()
+    assert candidate(0.2, DIVERSE).worth == pytest.approx(math.log(float(together - each) / 0.2))
+
+
+def test_statistics_are_better_if_samples_are_closer_or_answers_tell_more():
+    plain = candidate(0.2, DIVERSE)
+    assert candidate(0.18, DIVERSE).better(plain, by=0.1)
+    assert not candidate(0.18, DIVERSE).better(plain, by=0.11)
+    assert candidate(0.2, 2 * DIVERSE).better(plain, by=0.02)
+    assert not plain.better(plain, by=0.0)
+
+
+def test_answers_that_tell_more_do_not_outweigh_samples_that_are_farther_off():
+    """Statistics of a batch of one class spread its answers over all of them."""
+    known, spread = candidate(0.05, ONE_CLASS), candidate(0.2, DIVERSE)
+    assert spread.worth > known.worth
+    assert not spread.better(known, by=0.02)
+
+
+def test_samples_that_are_all_alike_have_a_worth():
+    assert math.isfinite(candidate(0.0, torch.zeros(4, 4)).worth)
+
+
+def test_some_of_the_samples():
+    whole = candidate(0.2, DIVERSE)
+    assert whole.of(torch.tensor([True, False, True, False])).logits.tolist() == DIVERSE[::2].tolist()
+
+
+@pytest.mark.parametrize(
+    ("likeness", "others", "by_own", "doubt", "strange"),
+    [
+        (0.8, 0.3, None, 0.0, True),
+        (0.8, 0.4, None, 0.0, False),
+        (0.8, 0.3, None, 0.1, False),
+        (0.4, 0.23, (0.4, 0.02), 0.0, True),
+        (0.3, 0.25, (0.3, 0.02), 0.0, False),
+        (0.9, 0.8, (0.05, 0.04), 0.0, False),
+        (0.9, 0.1, (0.05, 0.04), 0.0, True),
+    ],
+    ids=[
+        "unlike",
+        "alike",
+        "unlike, but mixed",
+        "unlike by their own",
+        "too much alike with the source's",
+        "two classes",
+        "both",
+    ],
+)
+def test_strange(likeness, others, by_own, doubt, strange):
+    split = Split(torch.ones(4, dtype=torch.bool), candidate(0.2, DIVERSE), likeness, others, by_own, doubt)
+    assert split.strange(0.4) == strange
+    assert not replace(split, doubt=0.4).strange(0.4)
