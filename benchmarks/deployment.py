@@ -66,10 +66,9 @@ ABLATION = (
     Row("groups are never apart", "owttt+", options={"apart": 0.0}),
     Row("looks tell nothing", "owttt+", options={"strange": 0.0, "apart": 0.0}),
     Row("all samples give statistics", "owttt+", options={"keep": 1.0}),
-    Row("no margin for the source", "owttt+", options={"margin": 0.0}),
     Row("nothing need be known", "owttt+", options={"least": 0.0}),
     Row("no memory", "owttt+", options={"momentum": 1.0}),
-    Row("no jumps", "owttt+", options={"jump": 0.99}),
+    Row("no jumps", "owttt+", options={"jump": 100.0}),
     Row("no rest", "owttt+", options={"rest": 0}),
 )
 
