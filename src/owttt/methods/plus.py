@@ -101,7 +101,7 @@ class Plus(Method):
 
     name = "owttt+"
     version = 5
-    cost = 2.2
+    cost = 2.4
     color = "#7a3fb0"
     deployed = True
     gathers = True
