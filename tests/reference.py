@@ -861,15 +861,15 @@ class Plus(Reference):
         models = {"source": self.source_model, "in use": self.present, "every": every, "own": split["own"]}
         models["half"] = self.mix(self.source_model, every, 0.5)
         values = {name: self.tried(model, x[anchor]) for name, model in models.items()}
+        names = ["every"]
+        if not self.better(values["every"], values["source"], self.jump):
+            names.append("half")
+        if apart:
+            names.append("own")
         best = "in use"
-        if self.better(values["every"], values[best], 0.02):
-            best = "every"
-        if not self.better(values["every"], values["source"], self.jump) and self.better(
-            values["half"], values[best], 0.02
-        ):
-            best = "half"
-        if apart and self.better(values["own"], values[best], 0.02):
-            best = "own"
+        for name in names:
+            if all(self.better(values[name], values[other], 0.02) for other in ("source", best)):
+                best = name
         if not self.better(values[best], values["source"], 0.02):
             best = "source"
         self.moves.append(best)

@@ -48,6 +48,21 @@ def test_samples_that_are_all_alike_have_a_worth():
     assert math.isfinite(candidate(0.0, torch.zeros(4, 4)).worth)
 
 
+def test_rounding_is_no_gain():
+    """Answers and scores that are all alike but for their last digits."""
+    same, nearly = candidate(0.2, torch.zeros(4, 4)), candidate(0.2, 1e-3 * DIVERSE)
+    assert not nearly.better(same, by=0.02)
+    assert candidate(1e-7, 2 * DIVERSE).better(candidate(0.0, DIVERSE), by=0.02)
+
+
+def test_classes_that_are_masked_and_answers_that_overflow_do_not_hide_what_the_others_tell():
+    masked = torch.cat((DIVERSE, torch.full((4, 1), -torch.inf, dtype=DIVERSE.dtype)), dim=1)
+    assert candidate(0.2, masked).worth == pytest.approx(candidate(0.2, DIVERSE).worth)
+    overflown = torch.cat((DIVERSE, torch.full((1, 4), torch.inf, dtype=DIVERSE.dtype)))
+    assert candidate(0.2, overflown).worth == pytest.approx(candidate(0.2, DIVERSE).worth)
+    assert math.isfinite(candidate(0.2, torch.full((2, 4), torch.nan)).worth)
+
+
 def test_some_of_the_samples():
     whole = candidate(0.2, DIVERSE)
     assert whole.of(torch.tensor([True, False, True, False])).logits.tolist() == DIVERSE[::2].tolist()

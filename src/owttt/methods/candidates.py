@@ -7,9 +7,10 @@ Statistics are judged by what samples then score and answer:
                  each and different from each other (Krause et al., NeurIPS 2010; what SHOT maximizes)
     gain         log(I_a / I_b) + log(q_b / q_a) of statistics a over statistics b
 
-q alone misses what statistics are worth where half of the samples are unknown ones that look alike; I alone prefers
+q alone misses what statistics are worth on some networks where half of the samples are unknown; I alone prefers
 statistics of the samples themselves where all of these are of one class, since these spread the answers. Statistics are
-therefore better only if, for all their gain, q is not higher by more than `WORSE`.
+therefore better only if, for all their gain, q is not higher by more than `WORSE`. Where statistics do not change what
+the head says (networks without BatchNorm), q decides. Answers that are not finite tell nothing.
 """
 
 from __future__ import annotations
@@ -18,15 +19,17 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final, final
 
+import torch
 from torch import Tensor
 
-from owttt.functional import information_maximization
+from owttt.functional import wide
 from owttt.types import Forward
 
 WORSE: Final = 0.05
 """The share by which the lower quartile of scores may rise for answers that tell more."""
-LEAST: Final = 1e-6
-"""Of what a logarithm is taken at least: samples may be all alike."""
+LEAST_QUARTER: Final = 1e-6
+LEAST_INFORMATION: Final = 1e-3
+"""What q and I count as at least: samples and answers may be all alike, and the rest is rounding."""
 
 
 @final
@@ -43,13 +46,20 @@ class Candidate:
     @property
     def quarter(self) -> float:
         """The lower quartile q of the scores."""
-        return float(self.scores.quantile(0.25))
+        return max(float(self.scores.quantile(0.25)), LEAST_QUARTER)
+
+    @property
+    def information(self) -> float:
+        """How much the answers tell, I."""
+        p = wide(self.logits).softmax(dim=1)
+        p = p[p.isfinite().all(dim=1)]
+        told = torch.special.entr(p.mean(dim=0)).sum() - torch.special.entr(p).sum(dim=1).mean()
+        return max(float(told.nan_to_num()), LEAST_INFORMATION)
 
     @property
     def worth(self) -> float:
         """Return log(I / q)."""
-        information = -float(information_maximization(self.logits))
-        return math.log(max(information, LEAST)) - math.log(max(self.quarter, LEAST))
+        return math.log(self.information / self.quarter)
 
     def better(self, other: Candidate, by: float) -> bool:
         """Whether the gain over others is larger than `by`, and the quartile not much higher."""

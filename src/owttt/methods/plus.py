@@ -16,10 +16,10 @@ samples of any kind then have high cosines. Centered ones are not taken in by th
                corruption was; unknown ones still are not. The group with the lower first quartile is the anchor.
 3. strangers   If the other group is alike with no statistics at hand (its own, the anchor's, those in use, the
                source's), its likeness being below `strange` times that of the anchor, it is unknown: it is rejected
-               whatever it scores, and what is left is looked at again, up to `PARTS` times. So it is if it is alike
-               with the two groups' own statistics only that little, and with all at hand half of it (`Split.strange`).
-               Samples that could be in either group are taken for known ones: how many there are for each one in the
-               smaller group is taken off `strange`.
+               whatever it scores, and what is left is looked at again, up to `PARTS` times. So it is if its likeness
+               with the two groups' own statistics is below `strange` times that of the anchor with its own, and with
+               all statistics at hand below twice that (`Split.strange`). Samples that could be in either group are
+               taken for known ones: how many there are for each one in the smaller group is taken off `strange`.
 4. evidence    Statistics are judged by how close samples then are to the prototypes and by how much the answers tell
                (`candidates`): by the anchor's if the other group's likeness is below `apart` times that of the anchor,
                else by those of all that is left. Tried are those in use; of all that is left (where few are alike, of
@@ -67,7 +67,7 @@ LEAST_STRANGERS: Final = 8
 TIE: Final = 0.02
 """The gain up to which a difference does not count."""
 GLANCE: Final = 32
-"""Samples gathered after which statistics in use have to be better than the source's, or go."""
+"""Samples gathered after which statistics in use go if the source's are better by `jump`."""
 SEEN: Final = 3.0
 """How many times `least` a likeness must have been before one below `least` means that nothing is known."""
 SAME: Final = 8.0
@@ -282,10 +282,9 @@ class Plus(Method):
         still = in_use is source
         source = source.of(anchor)
         in_use = best = source if still else in_use.of(anchor)
-        for other in self._others(x, left, anchor, source):
-            best = other if other.better(best, by=TIE) else best
-        if apart and split.own.better(best, by=TIE):
-            best = split.own
+        for other in self._others(x, left, anchor, source, split.own if apart else None):
+            if other.better(source, by=TIE) and other.better(best, by=TIE):
+                best = other
         best = best if best.better(source, by=TIE) else source
         if best is in_use or (best is not source and self._likeness(best) < self.least):
             return self.present, False
@@ -294,12 +293,16 @@ class Plus(Method):
             return best.statistics, jumped
         return mixed(self.present, best.statistics, self.momentum), False
 
-    def _others(self, x: Batch, left: Tensor, anchor: Tensor, source: Candidate) -> Iterator[Candidate]:
-        """Yield statistics of the samples that are left, and those halfway to them unless they are clearly better."""
+    def _others(
+        self, x: Batch, left: Tensor, anchor: Tensor, source: Candidate, own: Candidate | None
+    ) -> Iterator[Candidate]:
+        """Yield statistics of what is left, those halfway to them unless they are clearly better, and the anchor's."""
         every = self._every(x, left, anchor)
         yield every
         if not every.better(source, by=self.jump):
             yield self._tried(x[anchor], mixed(source.statistics, every.statistics, 0.5))
+        if own is not None:
+            yield own
 
     def _every(self, x: Batch, left: Tensor, anchor: Tensor) -> Candidate:
         """Return the statistics of the samples that are left; where few are alike, of those that score lowest."""

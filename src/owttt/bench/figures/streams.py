@@ -31,7 +31,7 @@ def drop(table: TableRecord, runs: Sequence[PlacedRun], path: Path) -> None:
             axes.plot(x, theirs, "D", ms=3.5, mfc="none", mec=ink(path), mew=0.9, label=label)
         axes.set(ylim=(0, 100), ylabel="%", title=f"{table['label']}: {table['title']}")
         axes.set_xticks(np.arange(len(rows)), rows)
-        axes.legend(frameon=False, fontsize=8, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.1))
+        axes.legend(frameon=False, fontsize=8, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.1))
 
 
 def scores(table: TableRecord, runs: Sequence[PlacedRun], path: Path) -> None:
