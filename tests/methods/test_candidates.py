@@ -6,8 +6,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from owttt import wrap
+from owttt.functional import information, information_maximization
 from owttt.methods.candidates import Candidate, Split
 from owttt.types import Forward
+from tests.world import make_world
 
 
 def candidate(quarter, logits):
@@ -93,3 +96,21 @@ def test_strange(likeness, others, by_own, doubt, strange):
     split = Split(torch.ones(4, dtype=torch.bool), candidate(0.2, DIVERSE), likeness, others, by_own, doubt)
     assert split.strange(0.4) == strange
     assert not replace(split, doubt=0.4).strange(0.4)
+
+
+def test_information_is_what_shot_maximizes():
+    assert float(information(DIVERSE)) == pytest.approx(-float(information_maximization(DIVERSE)))
+
+
+def test_statistics_that_are_too_far_off_do_not_cost_those_in_use_their_place(monkeypatch):
+    """Two steps of 4 % are beyond the 5 % that a quartile may be above that of the source's statistics."""
+    world = make_world()
+    method = wrap(world.model, "owttt+", source=world.source).method
+    source, in_use, far = (candidate(0.2 * 1.04**n, (1 + n) / 4 * DIVERSE) for n in range(3))
+    assert in_use.better(source, by=0.02)
+    assert far.better(in_use, by=0.02)
+    assert not far.better(source, by=0.02)
+    monkeypatch.setattr(method, "_others", lambda *_: iter([far]))
+    every = torch.ones(4, dtype=torch.bool)
+    statistics, _ = method._judged(world.x[:4], every, Split(every, far, 1.0, 1.0), source, in_use)
+    assert statistics is method.present

@@ -24,6 +24,7 @@ from owttt.functional.groups import two_groups
 from owttt.functional.losses import (
     covariance_discrepancy,
     entropy,
+    information,
     information_maximization,
     known_clustering,
     mean_discrepancy,
@@ -66,6 +67,7 @@ __all__ = [
     "full_precision",
     "gaussian_kl",
     "harmonic_mean",
+    "information",
     "information_maximization",
     "inverse",
     "isolated_samples",

@@ -27,6 +27,17 @@ def information_maximization(logits: Tensor) -> Tensor:
     return entropy(logits).mean() - diversity
 
 
+def information(logits: Tensor) -> Tensor:
+    """H(p̄) - mean H(p_i), what SHOT maximizes, to be read and not to be trained with: how much the answers tell.
+
+    Classes may be masked (-inf); answers that are not finite are left out, and nothing is told where none is left.
+    """
+    p = wide(logits).softmax(dim=1)
+    p = p[p.isfinite().all(dim=1)]
+    told: Tensor = torch.special.entr(p.mean(dim=0)).sum() - torch.special.entr(p).sum(dim=1).mean()
+    return told.nan_to_num()
+
+
 def known_clustering(similarity: Tensor, temperature: float) -> Tensor:
     """Pull weak samples to their nearest source prototype: mean K-way cross entropy of `similarity / δ` `(n, K)`."""
     return F.cross_entropy(similarity / temperature, similarity.argmax(dim=1))

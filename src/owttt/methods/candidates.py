@@ -19,10 +19,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final, final
 
-import torch
 from torch import Tensor
 
-from owttt.functional import wide
+from owttt.functional import information
 from owttt.types import Forward
 
 WORSE: Final = 0.05
@@ -51,10 +50,7 @@ class Candidate:
     @property
     def information(self) -> float:
         """How much the answers tell, I."""
-        p = wide(self.logits).softmax(dim=1)
-        p = p[p.isfinite().all(dim=1)]
-        told = torch.special.entr(p.mean(dim=0)).sum() - torch.special.entr(p).sum(dim=1).mean()
-        return max(float(told.nan_to_num()), LEAST_INFORMATION)
+        return max(float(information(self.logits)), LEAST_INFORMATION)
 
     @property
     def worth(self) -> float:
