@@ -58,3 +58,26 @@ def test_curves_are_of_the_last_samples(hostile):
     assert shares[0] == 40
     rejected = hostile["_curve"](record, "rejected", "unknown")[1]
     assert np.isnan(rejected[-1]), "there was nothing unknown for long"
+
+
+def test_what_is_behind_by_more_than_chance_is_told(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    deployment = runpy.run_path(str(BENCHMARKS / "deployment.py"))
+    few, many = ("snow", "MNIST", 5), ("snow", "MNIST", 50)
+
+    def row(known, unknown):
+        shares = {"acc_s": known, "acc_n": unknown, "acc_h": 2 * known * unknown / (known + unknown)}
+        cells = {}
+        for what, number in ((few, 27), (many, 512)):
+            error = deployment["standard_error"](shares | {"n_known": 512, "n_unknown": number})
+            cells[what] = {name: 100 * share for name, share in shares.items()} | {"error": error}
+        return cells
+
+    better, worse = row(0.6, 0.8), row(0.6, 0.65)
+    assert len(deployment["behind"](worse, better, 0.5)) == 2
+    assert deployment["beyond_chance"](worse, better) == 1, "27 samples do not tell 65 from 80 %"
+    assert deployment["beyond_chance"](better, worse) == 0
+    draws = np.random.default_rng(0).binomial([[512], [27]], [[0.6], [0.8]], size=(2, 20000)) / [[512], [27]]
+    simulated = 100 * (2 * draws[0] * draws[1] / draws.sum(axis=0)).std()
+    assert better[few]["error"] == pytest.approx(simulated, rel=0.05)
+    assert deployment["standard_error"]({"acc_s": 0.5, "n_known": 100, "n_unknown": 0}) == 5.0
