@@ -122,22 +122,23 @@ def measured(model: str, rows: Iterable[Row], chosen: argparse.Namespace) -> dic
         title, what, _ = specs[done.spec.digest]
         if done.record is not None:
             numbers = done.record["metrics"]
-            percent = {name: 100 * value for name, value in numbers.items() if isinstance(value, float)}
-            found[title][what] = percent | {"error": standard_error(numbers)}
+            shares = {name: value for name, value in numbers.items() if isinstance(value, float)}
+            percent = {name: 100 * share for name, share in shares.items()}
+            found[title][what] = percent | {"error": standard_error(shares)}
     return found
 
 
-def standard_error(numbers: dict[str, float]) -> float:
+def standard_error(shares: dict[str, float]) -> float:
     """Return that of Acc_H, or of Acc_S where nothing is unknown, in points: S and N are shares of so many samples.
 
     With H = 2SN/(S + N): dH/dS = 2N²/(S + N)², dH/dN = 2S²/(S + N)².
     """
-    known = numbers["acc_s"]
-    of_known = known * (1 - known) / numbers["n_known"]
-    if not numbers["n_unknown"]:
+    known = shares["acc_s"]
+    of_known = known * (1 - known) / shares["n_known"]
+    if not shares["n_unknown"]:
         return 100 * math.sqrt(of_known)
-    unknown = numbers["acc_n"]
-    of_unknown = unknown * (1 - unknown) / numbers["n_unknown"]
+    unknown = shares["acc_n"]
+    of_unknown = unknown * (1 - unknown) / shares["n_unknown"]
     both = max(known + unknown, 1e-9) ** 2
     return 100 * math.hypot(2 * unknown**2 / both * of_known**0.5, 2 * known**2 / both * of_unknown**0.5)
 

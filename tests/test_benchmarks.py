@@ -81,3 +81,58 @@ def test_what_is_behind_by_more_than_chance_is_told(monkeypatch):
     simulated = 100 * (2 * draws[0] * draws[1] / draws.sum(axis=0)).std()
     assert better[few]["error"] == pytest.approx(simulated, rel=0.05)
     assert deployment["standard_error"]({"acc_s": 0.5, "n_known": 100, "n_unknown": 0}) == 5.0
+
+
+def test_records_are_packed_with_the_tables_they_belong_to(tmp_path):
+    pack = runpy.run_path(str(BENCHMARKS / "pack.py"))
+    results, project = tmp_path / "results", tmp_path / "project"
+
+    def record(name, **stream):
+        write_json(results / name, {"spec": {"model": "m", "method": name.split("-")[0], "stream": stream}})
+
+    def table(name, *files, folder=""):
+        runs = [{"file": file, "corruptions": ["snow"], "seed": 0} for file in files]
+        cells = [{"row": "r", "column": "c", "runs": runs}]
+        content = {"kind": "owttt table", "format": 2, "folder": folder, "cells": cells}
+        write_json(results / "tables" / f"{name}.json", content)
+
+    for folder in ("tables", "embeddings", "figures"):
+        (results / folder).mkdir(parents=True)
+    for folder in ("tables", "figures"):
+        (project / folder).mkdir(parents=True)
+    snow = {"corruptions": ["snow"], "num_samples": None}
+    record("bn-1.json", **snow)
+    record("bn-2.json", corruptions=["snow", "fog"], num_samples=None)
+    record("embeddings/bn-3.json", corruptions=["snow"], num_samples=100)
+    record("owttt+-4.json", **snow)
+    table("one", "bn-1.json", "bn-2.json")
+    table("two", "bn-1.json", "owttt+-4.json")
+    table("drawn", "bn-3.json", folder="embeddings")
+    (results / "figures" / "drawn-dark.svg").write_text("<svg/>")
+    write_json(project / "other-9.json", {"batches": []})
+    (project / "other.zip").write_bytes(pack["zipped"]({"other-9.json": (project / "other-9.json").read_bytes()}))
+
+    pack["choose_tables"](results, project, ["one", "two", "drawn"], [])
+    records, others = pack["choose_records"](results, project, set())
+    assert {name: pack["group"](name, content) for name, content in records.items()} == {
+        "bn-1.json": "snow",
+        "bn-2.json": "mixed",
+        "embeddings/bn-3.json": "m",
+        "owttt+-4.json": "deployed",
+        "other-9.json": "other",
+    }
+    assert not others
+    assert (project / "figures" / "drawn-dark.svg").is_file()
+    (project / "all.zip").write_bytes(pack["zipped"](records))
+    assert pack["unzipped"]([project / "all.zip"]) == records
+
+    before = pack["referred"](project)
+    pack["choose_tables"](results, project, [], ["one", "drawn"])
+    kept, begun = pack["choose_records"](results, project, before)
+    assert sorted(kept) == ["bn-1.json", "other-9.json", "owttt+-4.json"]
+    assert sorted(begun) == ["bn-2.json", "embeddings/bn-3.json"]
+    assert not list((project / "figures").iterdir())
+    (results / "bn-1.json").unlink()
+    (project / "all.zip").unlink()
+    with pytest.raises(FileNotFoundError, match=r"1 records of these tables are missing, bn-1\.json first"):
+        pack["choose_records"](results, project, before)
