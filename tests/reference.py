@@ -632,7 +632,7 @@ class Plus(Reference):
         self.gathered = []
         self.moves = []
         self.rest, self.pause, self.waiting, self.look, self.parts = rest, 0, 0, None, None
-        self.rested = self.glances = self.rejected = self.recalled = self.empty = self.by_own = 0
+        self.rested = self.glances = self.rejected = self.recalled = self.empty = self.by_own = self.held = 0
         self.alike = 0.0
 
     STATE = ("pause", "waiting", "alike", "empty", "look", "parts", "rested", "moved", "rejected", "recalled")
@@ -778,48 +778,61 @@ class Plus(Reference):
         part = [0] * len(x)
         split = self.split(x, points, part, tried)
         for number in (1, 2, 3):
-            if split["likeness"] < self.least:
+            if split["likeness"] < self.least or not self.unlike(split):
                 break
-            limit = self.strange - split["doubt"]
-            strange = split["others"] < limit * split["likeness"]
-            if not strange and "own others" in split:
-                strange = split["own others"] < limit * split["own likeness"]
-                strange = strange and split["others"] < 2 * limit * split["likeness"]
-                self.by_own += strange
-            if not strange:
-                break
+            self.held += split["held"]
             part = [number if p == 0 and i not in split["anchor"] else p for i, p in enumerate(part)]
             split = self.split(x, points, part, tried)
         return part, split, tried
+
+    def unlike(self, split):
+        """Whether the others of two groups are strange."""
+        limit = (1.5 if split["held"] else 1) * self.strange - split["doubt"]
+        if split["others"] < limit * split["likeness"]:
+            return True
+        if "own others" not in split or split["own others"] >= limit * split["own likeness"]:
+            return False
+        self.by_own += split["others"] < 2 * limit * split["likeness"]
+        return split["others"] < 2 * limit * split["likeness"]
 
     def likeness(self, *lists):
         return max(2 * sum(centered <= self.middle for _, centered, _ in scores) / len(scores) for scores in lists)
 
     def split(self, x, points, part, tried):
+        """Two groups of those that are left, or, if nobody is strange then, earlier strangers and all others."""
         left = [i for i, p in enumerate(part) if p == 0]
+        fresh = self.compared(x, self.groups(points, left, tried), tried)
+        if self.unlike(fresh):
+            return fresh
+        before = self.remembered(x)
+        pair = [[i for i in left if not before[i]], [i for i in left if before[i]]]
+        if min(map(len, pair)) < 8 or max(map(len, pair)) < 16:
+            return fresh
+        again = {**self.compared(x, pair, tried), "held": True}
+        return again if again["anchor"] == pair[0] and self.unlike(again) else fresh
 
-        def some(name, group):
-            return [tried[name][i] for i in group]
+    def resemblance(self, tried, group):
+        return self.likeness([tried["source"][i] for i in group], [tried["in use"][i] for i in group])
 
-        def alike(group):
-            return self.likeness(some("source", group), some("in use", group))
-
+    def groups(self, points, left, tried):
         pairs = []
         for way in two_groups([points[i] for i in left]):
             pair = [[i for i, second in zip(left, way, strict=True) if second == side] for side in (True, False)]
             if min(map(len, pair)) >= 8 and max(map(len, pair)) >= 16:
                 pairs.append(pair)
-        if not pairs:
-            own = self.measured(x[left])
-            scores = self.tried(own, x[left])
-            known = max(self.likeness(scores), alike(left))
-            return {"anchor": left, "own": own, "scores": scores, "likeness": known, "others": known, "doubt": 0}
-        chosen = pairs[0]
         for pair in pairs:
-            low, high = sorted(alike(group) for group in pair)
+            low, high = sorted(self.resemblance(tried, group) for group in pair)
             if low + 2 / min(map(len, pair)) < self.strange * high:
-                chosen = pair
-                break
+                return pair
+        return pairs[0] if pairs else [left]
+
+    def compared(self, x, chosen, tried):
+        if len(chosen) == 1:
+            own = self.measured(x[chosen[0]])
+            scores = self.tried(own, x[chosen[0]])
+            known = max(self.likeness(scores), self.resemblance(tried, chosen[0]))
+            found = {"anchor": chosen[0], "own": own, "scores": scores}
+            return {**found, "likeness": known, "others": known, "doubt": 0, "held": False}
         own = {}
         for index, group in enumerate(chosen):
             if len(group) >= 16:
@@ -829,12 +842,12 @@ class Plus(Reference):
         anchor, rest = chosen[index], chosen[1 - index]
         model, scores = own[index]
         others = self.likeness(self.tried(model, x[rest]))
-        known = max(self.likeness(scores), alike(anchor))
-        found = {"anchor": anchor, "own": model, "scores": scores, "likeness": known}
+        known = max(self.likeness(scores), self.resemblance(tried, anchor))
+        found = {"anchor": anchor, "own": model, "scores": scores, "likeness": known, "held": False}
         if 1 - index in own:
             others = max(others, self.likeness(own[1 - index][1]))
             found |= {"own likeness": self.likeness(scores), "own others": others + 2 / len(rest)}
-        others = max(others, alike(rest))
+        others = max(others, self.resemblance(tried, rest))
         return {**found, "others": others + 2 / len(rest), "doubt": self.doubt(x, anchor, rest)}
 
     def doubt(self, x, anchor, rest):

@@ -2,6 +2,7 @@ import copy
 import pickle
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -422,3 +423,116 @@ def test_divergence_is_told_not_hidden():
         [adapter(x) for x, _ in WORLD.stream]
     adapter.reset()
     adapter.predict(X)
+
+
+class Summing(Method):
+    """Remembers the sum of all it was shown, after a while."""
+
+    name = "summing"
+
+    def setup(self):
+        self.register_buffer("total", torch.zeros(()))
+
+    def adapt(self, x, out, verdict):
+        time.sleep(0.2)
+        self.total += x.sum()
+
+
+def test_a_buffer_may_be_used_again_while_it_is_learned_from():
+    adapter, twin = (wrap(WORLD.model, Summing(), source=WORLD.source) for _ in range(2))
+    x = torch.cat([x for x, _ in WORLD.stream])
+    buffer = x.clone()
+    adapter.predict_then_learn(buffer)
+    buffer.zero_()
+    adapter.settle()
+    twin(x)
+    assert unchanged(adapter, whole(twin))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda adapter: pickle.loads(pickle.dumps(adapter))])
+def test_a_copy_has_what_was_being_learned(copied):
+    adapter = wrap(WORLD.model, Summing(), source=WORLD.source)
+    adapter.predict_then_learn(torch.cat([x for x, _ in WORLD.stream]))
+    other = copied(adapter)
+    assert unchanged(other, whole(adapter))
+    assert float(other.method.total) != 0
+
+
+def test_a_copy_made_in_inference_mode_can_learn():
+    adapter = wrap(WORLD.model, "owttt", source=WORLD.source)
+    with torch.inference_mode():
+        other = copy.deepcopy(adapter)
+    x = torch.cat([x for x, _ in WORLD.stream])
+    assert other(x).learned
+    assert not unchanged(other, whole(adapter))
+    adapter(x)
+    assert unchanged(other, whole(adapter))
+
+
+@pytest.mark.parametrize("method", ["owttt", "ttac", "owttt+"])
+def test_learning_in_the_background_keeps_the_autocast_of_the_caller(method):
+    adapter, twin = (wrap(WORLD.model, method, source=WORLD.source) for _ in range(2))
+    x = torch.cat([x for x, _ in WORLD.stream])
+    with torch.autocast("cpu", torch.bfloat16):
+        adapter(x)
+        twin.predict_then_learn(x)
+    twin.settle()
+    assert unchanged(twin, whole(adapter))
+
+
+def test_hooks_of_others_stay():
+    adapter = wrap(WORLD.model, "owttt", source=WORLD.source)
+    seen = []
+    for module in (adapter, adapter.method.network):
+        module.register_forward_hook(lambda *_: seen.append(1))
+    adapter(X)
+    before = len(seen)
+    adapter.reset()
+    adapter(X)
+    assert len(seen) == 2 * before > 0
+
+
+def test_a_model_that_changes_its_input_is_refused():
+    class Shifts(nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x):
+            x -= 0.1
+            return self.inner(x)
+
+    with pytest.raises(ValueError, match="changes its input in place"):
+        SourceStats.fit(Shifts(WORLD.model), [(WORLD.x.clone(), WORLD.y)], CLASSES, progress=False)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_layers_that_are_called_by_keyword(method):
+    class Named(nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x):
+            inner = self.inner
+            x = nn.functional.avg_pool2d(inner.norm(input=inner.conv(x)).relu(), 2)
+            return inner.fc(inner.last(input=inner.hidden(x.flatten(1))).relu())
+
+    x = torch.cat([x for x, _ in WORLD.stream])
+    out = wrap(Named(WORLD.model), method, source=fitted(Named(WORLD.model)))(x)
+    plain = wrap(WORLD.model, method, source=WORLD.source)(x)
+    torch.testing.assert_close(out.scores, plain.scores)
+
+
+def fitted(model):
+    loader = list(zip(WORLD.x.split(64), WORLD.y.split(64), strict=True))
+    return SourceStats.fit(model, loader, CLASSES, progress=False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_default_without_batch_norm_in_half_precision(dtype):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, CLASSES))
+    adapter = wrap(model, source=fitted(model)).to(dtype)
+    x = torch.cat([x for x, _ in WORLD.stream]).to(dtype)
+    assert adapter(x).labels.shape == (len(x),)
+    assert adapter(x[:3]).learned

@@ -436,3 +436,142 @@ def test_threads_that_do_not_wait_for_learning():
     assert adapter._log.batches == 16
     assert not state.not_finite(whole(adapter))
     assert copy.deepcopy(adapter).predict(BATCHES[0]).labels.shape == adapter.predict(BATCHES[0]).labels.shape
+
+
+class Fragile(Method):
+    """Cannot learn from a sample whose first pixel is 0.123: its state is not finite then, or it raises."""
+
+    name = "fragile"
+    raises = False
+
+    def setup(self):
+        self.register_buffer("steps", torch.zeros(()))
+
+    def adapt(self, x, out, verdict):
+        self.steps += 1
+        if bool((x[:, 0, 0, 0] == 0.123).any()):
+            if self.raises:
+                raise RuntimeError("one sample is too much for it")
+            self.steps += math.nan
+
+
+class Raising(Fragile):
+    raises = True
+
+
+@pytest.mark.filterwarnings("ignore:Batch 7")
+@pytest.mark.parametrize("method", [Fragile, Raising])
+def test_a_gathered_sample_that_cannot_be_learned_from_is_not_tried_forever(method):
+    x = torch.cat(BATCHES)[:280].clone()
+    x[20, 0, 0, 0] = 0.123
+    adapter = wrap(WORLD.model, method(), source=WORLD.source)
+    failed = 0
+    for part in x.split(8):
+        try:
+            failed += not adapter(part).learned
+        except RuntimeError:
+            failed += 1
+    assert failed == (2 if method.raises else 1)
+    assert int(adapter.method.steps) == 3
+    assert len(adapter.events) == (0 if method.raises else 1)
+
+
+class Overflowing(torch.nn.Module):
+    """Gives infinity for an all-white picture."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        white = (x == 1).flatten(1).all(dim=1)
+        return self.inner(torch.where(white[:, None, None, None], torch.inf, x))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_one_picture_that_overflows_inside_the_network_is_an_outlier_alone(method):
+    model = Overflowing(WORLD.model)
+    source = SourceStats.fit(model, [(WORLD.x, WORLD.y)], CLASSES, progress=False)
+    adapter = wrap(model, method, source=source)
+    x = torch.cat(BATCHES)[:200].clone()
+    x[5] = 1.0
+    with pytest.warns(UserWarning, match="1 of 200 samples are nothing like the source data"):
+        out = adapter(x)
+    assert out.outliers.nonzero().flatten().tolist() == [5]
+    assert int(out.known.sum()) > 20
+
+
+class Standardized(torch.nn.Module):
+    """Divides every picture by its own deviation: what has none is no number."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner((x - x.mean(dim=(1, 2, 3), keepdim=True)) / x.std(dim=(1, 2, 3), keepdim=True))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_model_that_standardizes_its_pictures(method):
+    model = Standardized(WORLD.model)
+    source = SourceStats.fit(model, [(WORLD.x, WORLD.y)], CLASSES, progress=False)
+    assert wrap(model, method, source=source)(torch.cat(BATCHES)[:200]).learned
+
+
+class Bytes(torch.nn.Module):
+    """Takes images in bytes, and scales them itself."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x.float() / 32 - 4)
+
+
+class Words(torch.nn.Module):
+    """Takes six numbers of words; nothing in it is normalized."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.fc = torch.nn.Embedding(50, 16), torch.nn.Linear(16, CLASSES)
+
+    def forward(self, x):
+        return self.fc(self.embedding(x).mean(dim=1))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", ["bytes", "words"])
+def test_integers_are_taken(method, kind):
+    torch.manual_seed(0)
+    if kind == "bytes":
+        model, x = Bytes(WORLD.model), (32 * (WORLD.x + 4)).clamp(0, 255).to(torch.uint8)
+    elif method in ("bn", "tent"):
+        pytest.skip("these need normalization layers")
+    else:
+        model, x = Words().eval(), torch.randint(50, (240, 6))
+    source = SourceStats.fit(model, [(x, WORLD.y)], CLASSES, progress=False)
+    adapter = wrap(model, method, source=source)
+    out = adapter(x[:200])
+    assert out.learned
+    assert not out.outliers.any()
+    assert adapter(x[:3]).learned
+
+
+def test_the_guard_looks_at_inputs_of_any_precision():
+    z = WORLD.x[:100].clone()
+    z[3] *= 255
+    assert implausible_inputs(z.double(), WORLD.source).nonzero().flatten().tolist() == [3]
+    assert implausible_inputs(z.bfloat16(), WORLD.source).nonzero().flatten().tolist() == [3]
+
+
+def test_a_constant_channel_of_the_source_may_vary_a_little():
+    x = torch.rand(200, 2, 4, 4)
+    x[:, 1] = 1.0
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(32, CLASSES))
+    source = SourceStats.fit(model, [(x, torch.arange(200) % CLASSES)], CLASSES, progress=False)
+    x[:, 1] = 0.999
+    assert not implausible_inputs(x, source).any()
+    x[7, 1] = 0.5
+    assert implausible_inputs(x, source).nonzero().flatten().tolist() == [7]

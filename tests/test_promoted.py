@@ -101,3 +101,16 @@ def test_what_is_no_class_is_refused_and_changes_nothing():
     with pytest.raises(ValueError, match="No promoted class 'two'"):
         adapter.demote("two")
     assert all(torch.equal(value, before[name]) for name, value in state.collect(adapter, None).items())
+
+
+def test_a_class_is_not_made_of_what_is_nothing_like_the_source():
+    adapter = adapter_of("owttt")
+    before = state.snapshot(adapter, adapter.method.optimizer)
+    for samples in (torch.full((6, 1, 8, 8), 1e38, dtype=X.dtype), 255 * X[:6]):
+        with pytest.raises(ValueError, match="6 of 6 samples are nothing like the source data; leave them out"):
+            adapter.promote(samples, "bad")
+    with pytest.raises(TypeError, match="The name of a class is text, got int"):
+        adapter.promote(X[:6], 3)
+    after = state.snapshot(adapter, adapter.method.optimizer)
+    assert all(torch.equal(value, after[name]) for name, value in before.items())
+    assert adapter(X[:80]).learned

@@ -109,6 +109,20 @@ def test_processes_share_the_work(specs, tmp_path):
     assert {Results(tmp_path).path(d.spec): d.record["metrics"] for d in done} == alone
 
 
+def test_a_process_that_dies_takes_no_other_run_with_it(specs, tmp_path, monkeypatch):
+    code = "import os\nfrom owttt.methods import Test\n\nclass Deadly(Test):\n    def forward(self, x): os._exit(9)\n"
+    (tmp_path / "deadly.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    deadly = replace(specs[0], method="deadly:Deadly")
+    done = list(execute([specs[0], deadly, *specs[1:]], tmp_path / "r", jobs=2))
+    assert {one.spec.digest: one.error for one in done} == {
+        **{spec.digest: "" for spec in specs},
+        deadly.digest: "Its process died; it may have run out of memory.",
+    }
+    assert len(done) == 5
+
+
 def test_a_kill_loses_at_most_the_run_under_way(specs, tmp_path):
     (tmp_path / "specs.json").write_text(json.dumps([spec.describe() for spec in specs] * 1))
     code = (

@@ -76,18 +76,26 @@ def test_first_results_are_found(tmp_path):
     spec, prints = SPECS[1], {"algorithm": 1}
     record = {"kind": "owttt run", "format": 2, "fingerprints": prints, "metrics": {}}
     results = Results(tmp_path)
-    assert results.find(spec, prints) is None
+    assert results.find(spec, prints, "s") is None
     (tmp_path / f"bn-{spec.first_digest[:16]}.json").write_text(json.dumps(record))
-    path, found = results.find(spec, prints)
+    path, found = results.find(spec, prints, "s")
     assert (found, path.name) == (record, f"bn-{spec.first_digest[:16]}.json")
-    assert results.find(spec, {"algorithm": 2}) is None
+    assert results.find(spec, {"algorithm": 2}, "s") is None
     (tmp_path / "embeddings").mkdir()
     embedded = replace(spec, embed=True)
-    assert results.find(embedded, prints) is None, "that run has no embedding"
+    assert results.find(embedded, prints, "s") is None, "that run has no embedding"
     (tmp_path / "embeddings" / f"bn-{spec.first_digest[:16]}.json").write_text(json.dumps(record))
-    assert results.find(embedded, prints) is not None
+    assert results.find(embedded, prints, "s") is not None
     results.write(spec, record | {"metrics": {"acc_s": 1.0}})
-    assert results.find(spec, prints)[1]["metrics"] == {"acc_s": 1.0}, "a new record comes first"
+    assert results.find(spec, prints, "s")[1]["metrics"] == {"acc_s": 1.0}, "a new record comes first"
+
+
+def test_a_run_with_other_source_statistics_is_another_run(tmp_path):
+    spec, prints = SPECS[1], {"algorithm": 1}
+    results = Results(tmp_path)
+    results.write(spec, {"kind": "owttt run", "format": 2, "fingerprints": prints, "adapter": {"source": "s"}})
+    assert results.find(spec, prints, "s") is not None
+    assert results.find(spec, prints, "t") is None
 
 
 def test_names_of_files_are_safe():

@@ -96,6 +96,7 @@ def test_strange(likeness, others, by_own, doubt, strange):
     split = Split(torch.ones(4, dtype=torch.bool), candidate(0.2, DIVERSE), likeness, others, by_own, doubt)
     assert split.strange(0.4) == strange
     assert not replace(split, doubt=0.4).strange(0.4)
+    assert replace(split, held=True).strange(0.4) == replace(split, held=False).strange(0.6)
 
 
 def test_information_is_what_shot_maximizes():

@@ -244,6 +244,23 @@ def test_plus_rejects_what_is_alike_with_the_source_statistics_only(order):
 
 
 @pytest.mark.parametrize("order", ORDERS)
+def test_plus_does_not_take_strangers_for_known_at_once(order):
+    """Dark noise is strange; among it are more dark known samples in the second batch, but that is not enough."""
+    world = make_world(batch=80)
+    adapter, literal = plus_pair(world, order, chunk=60, rest=0)
+    noise = 4 * torch.randn(400, 1, 8, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64) - 6
+    one, two = 2 * world.x[:80] + 3, 2 * world.x[80:160] + 3
+    one[::3], two[::3] = noise[:27], noise[27:54]
+    one[:30:3], two[:51:3] = 4 * world.x[:30:3] - 6, 4 * world.x[80:131:3] - 6
+    for part, held in ((one, False), (two, True)):
+        out = adapter(part)
+        assert out.labels.tolist() == literal.step(part)
+        torch.testing.assert_close(out.scores.tolist(), literal.scores, rtol=1e-6, atol=1e-9)
+        assert not out.known[::3].any()
+        assert bool(literal.held) == held, "this must be in play, or the test shows nothing"
+
+
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("least", [0.1, 0.0])
 def test_plus_knows_when_nothing_is_known(order, least):
     """Known samples, then nothing but bright noise, in batches of 80 and of 9, then known ones again."""

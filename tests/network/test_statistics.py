@@ -130,3 +130,12 @@ def test_looks_of_layers_that_see_several_rows_per_sample():
     seen = looks(network, x)
     deviation, mean = torch.std_mean(x, dim=1, correction=0)
     torch.testing.assert_close(seen, torch.stack((mean, deviation), dim=1))
+
+
+@pytest.mark.parametrize("mean", [0.0, 300.0, 1000.0])
+def test_mixing_keeps_small_variances_of_large_values(mean):
+    statistics = torch.tensor([[mean], [0.01]])
+    torch.testing.assert_close(mixed(statistics, statistics, 0.3), statistics)
+    other = torch.tensor([[mean + 1], [0.03]])
+    exact = mixed(statistics.double(), other.double(), 0.25)
+    torch.testing.assert_close(exact[1], torch.tensor([0.75 * 0.01 + 0.25 * 0.03 + 0.25 * 0.75], dtype=torch.float64))

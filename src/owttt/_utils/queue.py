@@ -24,6 +24,17 @@ class Statistics(nn.Module):
 
 
 @final
+class Kept(Statistics):
+    """One tensor."""
+
+    value: Tensor
+
+    def __init__(self, first: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("value", first.clone())
+
+
+@final
 class Queue(Statistics):
     """The last `capacity` rows pushed, oldest first. A fixed buffer and a count, so that state saves and loads."""
 

@@ -51,23 +51,29 @@ class Shadow:
 class Mechanics:
     """What of modules is no tensor and must come back too: hooks, modes, momenta, buffers that a context put aside.
 
-    An interruption may come between registering a hook and the `try` that would remove it.
+    An interruption may come between registering a hook and the `try` that would remove it. Hooks that somebody else
+    registered are seen with `see_hooks`, and stay.
     """
 
     def __init__(self, module: nn.Module) -> None:
-        self._parts = [
-            (part, dict(part._forward_hooks), dict(part._forward_pre_hooks), part.training) for part in module.modules()
-        ]
+        self._parts = [(part, part.training) for part in module.modules()]
+        self.see_hooks()
         self._buffers = [(part, name, full) for part, name, full in _buffers(module)]
         self._momenta = [(part, part.momentum) for part in module.modules() if isinstance(part, _BatchNorm)]
 
+    def see_hooks(self) -> None:
+        """Note which hooks there are, nothing being under way."""
+        self._hooks = [
+            (hooks, set(hooks)) for part, _ in self._parts for hooks in (part._forward_hooks, part._forward_pre_hooks)
+        ]
+
     def put_back(self, tensors: dict[str, Tensor]) -> None:
         """Put everything back; `tensors` have the values of buffers that are gone."""
-        for part, hooks, early_hooks, mode in self._parts:
+        for part, mode in self._parts:
             part.training = mode
-            for now, then in ((part._forward_hooks, hooks), (part._forward_pre_hooks, early_hooks)):
-                for key in [key for key in now if key not in then]:
-                    del now[key]
+        for now, then in self._hooks:
+            for key in [key for key in now if key not in then]:
+                del now[key]
         for layer, momentum in self._momenta:
             layer.momentum = momentum
         for part, name, full in self._buffers:

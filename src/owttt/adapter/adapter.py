@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,8 +26,9 @@ from owttt.adapter.promoted import Promoted
 from owttt.adapter.rails import Rails, pace
 from owttt.adapter.transaction import States
 from owttt.detector import Detector, Score, Threshold
-from owttt.functional import effective_classes
+from owttt.functional import autocasting, effective_classes
 from owttt.methods.base import Method
+from owttt.methods.gathering import Gathered
 from owttt.network.inputs import tensors_of
 from owttt.types import ADAPT_THEN_PREDICT, PREDICT_THEN_ADAPT, Forward, Order, Prediction, Verdict
 
@@ -35,6 +37,8 @@ PROMOTED: Final = "promoted."
 """What the names of the network's tensors begin with, in an adapter's state, and those of promoted classes."""
 TOGETHER: Final = 256
 """Samples that a promoted class is run through the network in."""
+TRIES: Final = 2
+"""Errors in a row after which samples that were gathered are not tried again."""
 TIDY: Final = 2048
 """Samples after which freed memory is given back."""
 Classifier = Literal["prototypes", "head"]
@@ -87,6 +91,8 @@ class Adapter(nn.Module):
         self._log = Log()
         self._lock = Lock()
         self._background = Background()
+        self._failures = 0
+        """How many tries to learn raised an error since the last that did not."""
 
     def forward(self, x: Tensor | Mapping[str, Tensor]) -> Prediction:
         """Predict a batch and adapt to it, in the adapter's order.
@@ -128,10 +134,11 @@ class Adapter(nn.Module):
             raise ValueError(f"An answer that comes before learning needs the order {PREDICT_THEN_ADAPT!r}.")
         with self._turn(), torch.inference_mode(False), torch.enable_grad():
             batch, mine = taken(x, self.method.network, self.method.source)
+            batch = batch.clone()
             with self._states.undone_on_error() as before:
                 answer, learn = self._begun(batch, before)
                 try:
-                    self._background.run(partial(_learning, learn))
+                    self._background.run(partial(_learning, learn, autocasting()))
                     return part_of(answer, mine)
                 except BaseException:
                     with suppress(Exception):
@@ -143,6 +150,18 @@ class Adapter(nn.Module):
         with self._turn():
             return
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Copy, once what it was doing is finished."""
+        with self._turn(), torch.inference_mode(False):
+            memo[id(self)] = made = type(self).__new__(type(self))
+            made.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled, once what it was doing is finished."""
+        with self._turn():
+            return dict(self.__dict__)
+
     @contextmanager
     def _turn(self) -> Iterator[None]:
         """Hold the adapter, once what it was doing is finished."""
@@ -152,7 +171,7 @@ class Adapter(nn.Module):
 
     @torch.no_grad()
     def predict(self, x: Tensor | Mapping[str, Tensor]) -> Prediction:
-        """Predict a batch with the model as it is now; nothing is learned or remembered."""
+        """Predict a batch with the model as it is now; nothing is learned or remembered (`events` tells outliers)."""
         with self._turn():
             batch, mine = taken(x, self.method.network, self.method.source)
             return part_of(self._without_outliers(batch, self._answer), mine)
@@ -167,16 +186,34 @@ class Adapter(nn.Module):
             name: What it is called; its label is K for the first promoted class, K + 1 for the next, and so on.
 
         Raises:
-            ValueError: There are too few samples, or the name is one of a class already.
+            ValueError: There are too few samples, some are nothing like the source data, or the name is one of a class
+                already.
+            TypeError: The name is no text.
         """
-        with self._turn():
+        if not isinstance(name, str):
+            raise TypeError(f"The name of a class is text, got {type(name).__name__}.")
+        with self._turn(), self._states.undone_on_error():
             self._agree_on(name)
             if name in (self.classes or ()):
                 raise ValueError(f"{name!r} is the name of a class that the model was trained on.")
             batch, _ = taken(samples, self.method.network, self.method.source)
             parts = [batch[start : start + TOGETHER] for start in range(0, len(batch), TOGETHER)]
-            self.promoted.add(torch.cat([self.method(part).features for part in parts]), name)
+            self.promoted.add(torch.cat([self._plausible_features(part) for part in parts]), name)
             self._states.begin_with(PROMOTED)
+
+    def _plausible_features(self, batch: Any) -> Tensor:
+        """Return the features of samples that a class is to be made of."""
+        odd = self._odd_inputs(batch)
+        try:
+            features = self._forward(batch).features
+        except _Outliers as found:
+            odd = odd | found.odd
+        if bool(odd.any()):
+            raise ValueError(
+                f"{int(odd.sum())} of {len(odd)} samples are nothing like the source data; leave them out "
+                "(`predict` says which in `outliers`)."
+            )
+        return features
 
     @torch.inference_mode(False)
     def demote(self, name: str) -> None:
@@ -195,8 +232,9 @@ class Adapter(nn.Module):
     def reset(self) -> None:
         """Put everything back as it was before the first batch; promoted classes stay."""
         with self._turn():
-            self._states.go_back(self._states.initial)
+            self._states.begin_anew()
             self._log = Log()
+            self._failures = 0
 
     @property
     def events(self) -> list[Event]:
@@ -275,16 +313,20 @@ class Adapter(nn.Module):
 
     def _without_outliers(self, batch: Any, answer: Callable[[Any], Prediction]) -> Prediction:
         """Answer a batch, samples that are nothing like the source data apart: they are rejected and teach nothing."""
-        first = next(iter(tensors_of(batch).values()))
-        odd = torch.zeros(len(batch), dtype=torch.bool, device=first.device)
-        if self.guard and not getattr(self.method.network.model, "any_scale", False):
-            odd = implausible_inputs(first, self.method.source)
+        odd = self._odd_inputs(batch)
         while not bool(odd.all()):
             try:
                 return self._joined(answer(batch[~odd] if bool(odd.any()) else batch), odd)
             except _Outliers as found:
                 odd = odd.masked_scatter(~odd, found.odd)
         return self._joined(None, odd)
+
+    def _odd_inputs(self, batch: Any) -> Tensor:
+        """Return which samples lie far outside what the source data was."""
+        first = next(iter(tensors_of(batch).values()))
+        if not self.guard or getattr(self.method.network.model, "any_scale", False):
+            return torch.zeros(len(batch), dtype=torch.bool, device=first.device)
+        return implausible_inputs(first, self.method.source)
 
     def _begun(self, batch: Any, before: dict[str, Tensor]) -> tuple[Prediction, Callable[[], bool]]:
         """Answer a batch; return what is left to do: learning from it, which says whether anything was learned."""
@@ -306,7 +348,7 @@ class Adapter(nn.Module):
 
     def _learned(self, before: dict[str, Tensor], batch: Any, out: Forward, verdict: Verdict) -> bool:
         """Adapt to a batch that was answered, and say whether the new state was kept."""
-        with self._states.undone_on_error(before):
+        with self._states.undone_on_error(before), self._noticing_failure():
             self._adapt(batch, out, verdict)
             wrong = self._implausible()
             collapsed = not wrong and self._collapsed(batch, out)
@@ -320,7 +362,9 @@ class Adapter(nn.Module):
             with self._states.undone_on_error():
                 return self._remembered(self._prediction(*self._judged(batch, self.detector, graph=False)))
         with self._states.undone_on_error() as before:
-            self._adapt(batch, *self._judged(batch, self.training_detector, graph=self.method.backpropagates))
+            judged = self._judged(batch, self.training_detector, graph=self.method.backpropagates)
+            with self._noticing_failure():
+                self._adapt(batch, *judged)
             wrong = self._implausible()
             if not wrong:
                 try:
@@ -335,8 +379,11 @@ class Adapter(nn.Module):
     def _adapt(self, batch: Any, out: Forward, verdict: Verdict) -> None:
         """Let the method learn; on rails from enough samples at a time, and in steps that fit their number.
 
-        Samples of a promoted class are unknown to the network, and are learned from as such.
+        Samples of a promoted class are unknown to the network, and are learned from as such. After two errors in a row
+        samples that were gathered are dropped: they may be why, and every try from now on would fail.
         """
+        if self._failures >= TRIES:
+            self._drop_gathered()
         if self.rails is not None:
             enough = self.rails.enough(batch)
             if enough is None:
@@ -374,9 +421,25 @@ class Adapter(nn.Module):
         return out.cosines(self.method.source.prototypes).argmax(dim=1)
 
     def _take_back(self, before: dict[str, Tensor], wrong: str) -> None:
-        """Undo an update that led to something implausible."""
+        """Undo an update that led to something implausible; samples that were gathered for it are not tried again."""
         self._states.go_back(before)
+        self._drop_gathered()
         self._tell("rolled back", f"{wrong} not finite, or grown beyond reason")
+
+    @contextmanager
+    def _noticing_failure(self) -> Iterator[None]:
+        """Count errors of learning."""
+        try:
+            yield
+            self._failures = 0
+        except Exception:
+            self._failures += 1
+            raise
+
+    def _drop_gathered(self) -> None:
+        for part in self.modules():
+            if isinstance(part, Gathered):
+                part.clear()
 
     def _implausible(self) -> str:
         """Return the name of a tensor that must not be kept, or an empty one."""
@@ -400,8 +463,19 @@ class Adapter(nn.Module):
         """Run the network; samples whose features are nothing like the source's are told apart."""
         out: Forward = self.method(x)
         if self.guard and bool((odd := implausible_features(out.features, self.method.source)).any()):
-            raise _Outliers(odd)
+            raise _Outliers(self._by_themselves(x, odd))
         return out
+
+    @torch.no_grad()
+    def _by_themselves(self, x: Any, odd: Tensor) -> Tensor:
+        """Return which samples are odd with the network's own statistics, if any are.
+
+        With those of the batch, one of them spoils the features of all.
+        """
+        if int(odd.sum()) < 2:
+            return odd
+        alone = implausible_features(self.method.network(x).features, self.method.source)
+        return alone if bool(alone.any()) else odd
 
     def _joined(self, answer: Prediction | None, odd: Tensor) -> Prediction:
         """Return the answers of a batch with the outliers in their places."""
@@ -453,7 +527,7 @@ class _Outliers(Exception):  # noqa: N818  (no error: the rest of the batch is a
         self.odd = odd
 
 
-def _learning(learn: Callable[[], bool]) -> None:
+def _learning(learn: Callable[[], bool], modes: AbstractContextManager[None]) -> None:
     """Learn on a thread that does not know the modes of the one it was begun on."""
-    with torch.inference_mode(False), torch.enable_grad():
+    with torch.inference_mode(False), torch.enable_grad(), modes:
         learn()

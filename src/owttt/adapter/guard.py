@@ -2,9 +2,10 @@
 
 A sample is an outlier if a value of it lies farther from the middle of the source's range than `RANGES` times that
 range (a picture scaled by 255, a pixel of 1e30), if the mean of a channel is more than `DEVIATIONS` deviations from the
-source's, or if its features are not finite, or `LENGTHS` times as long as the source's and as those of its batch. A
-state is implausible if a tensor of it is not finite, or one of the network `GROWTH` times as long as it was at first.
-All limits are far beyond what a corruption, another camera or the paper's updates come to.
+source's (a deviation counts as at least `LEAST_DEVIATION` times that range), or if its features are not finite, or
+`LENGTHS` times as long as the source's and as those of its batch. A state is implausible if a tensor of it is not
+finite, or one of the network `GROWTH` times as long as it was at first. All limits are far beyond what a corruption,
+another camera or the paper's updates come to.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from typing import Final, final
 import torch
 from torch import Tensor
 
-from owttt.functional import wide
+from owttt.functional import floating, wide
 from owttt.source import SourceStats
 from owttt.source.moments import channels
 
 RANGES: Final = 5.0
 DEVIATIONS: Final = 50.0
+LEAST_DEVIATION: Final = 1e-3
 LENGTHS: Final = 10_000.0
 GROWTH: Final = 100.0
 KEPT_EVENTS: Final = 100
@@ -64,15 +66,16 @@ def implausible_inputs(x: Tensor, source: SourceStats) -> Tensor:
     nothing = torch.zeros(len(x), dtype=torch.bool, device=x.device)
     if source.input_range is None or source.input_mean is None or source.input_std is None:
         return nothing
-    if str(x.dtype).removeprefix("torch.") != source.info.input_dtype:
+    if x.is_floating_point() != getattr(torch, source.info.input_dtype).is_floating_point:
         return nothing
     low, high = wide(source.input_range)
-    flat = wide(x).reshape(len(x), -1)
+    values = wide(floating(x))
+    flat = values.reshape(len(x), -1)
     reach = RANGES * (high - low).clamp_min(1e-12)
     middle = (low + high) / 2
     far = ((flat.amax(dim=1) - middle) > reach) | ((middle - flat.amin(dim=1)) > reach)
-    means = channels(wide(x)).mean(dim=2)
-    shifted = ((means - source.input_mean).abs() > DEVIATIONS * source.input_std.clamp_min(1e-6)).any(dim=1)
+    usual = torch.maximum(source.input_std, LEAST_DEVIATION * (high - low)).clamp_min(1e-6)
+    shifted = ((channels(values).mean(dim=2) - source.input_mean).abs() > DEVIATIONS * usual).any(dim=1)
     return torch.logical_or(far, shifted)
 
 

@@ -1,6 +1,6 @@
 """Classes made of rejected samples: somebody looked at a group of them and gave it a name.
 
-Of a class the direction μ of the mean of its unit features is kept, their variances, and how far it spreads:
+Of a class the direction μ of the mean of its unit features is kept, and how far it spreads:
 
     radius   r = mean + 2·deviation of 1 - cos(z, μ) over the samples it was made of
     claim    a sample belongs to it if cos(z, μ) exceeds its cosine to every source prototype, and 1 - cos(z, μ) <= r
@@ -36,7 +36,6 @@ class Promoted(Statistics):
     """Up to `ROOM` classes beyond the source's, in the order in which they were made."""
 
     means: Tensor
-    variances: Tensor
     radii: Tensor
     written: Tensor
     count: Tensor
@@ -45,7 +44,6 @@ class Promoted(Statistics):
         super().__init__()
         dimension = like.shape[1]
         self.register_buffer("means", like.new_zeros(ROOM, dimension))
-        self.register_buffer("variances", like.new_zeros(ROOM, dimension))
         self.register_buffer("radii", like.new_zeros(ROOM))
         self.register_buffer("written", torch.zeros(ROOM, NAME_BYTES, dtype=torch.uint8, device=like.device))
         self.register_buffer("count", torch.zeros((), dtype=torch.long, device=like.device))
@@ -81,7 +79,7 @@ class Promoted(Statistics):
         mean = F.normalize(unit.mean(dim=0), dim=0)
         away = 1 - unit @ mean
         place = len(self)
-        self.means[place], self.variances[place] = mean, unit.var(dim=0)
+        self.means[place] = mean
         self.radii[place] = away.mean() + DEVIATIONS * away.std()
         self.written[place] = 0
         self.written[place, : len(text)] = torch.tensor(list(text), dtype=torch.uint8)
@@ -93,7 +91,7 @@ class Promoted(Statistics):
         if name not in self.names:
             raise ValueError(f"No promoted class {name!r}; there are {list(self.names)}.")
         place, last = self.names.index(name), len(self)
-        for buffer in (self.means, self.variances, self.radii, self.written):
+        for buffer in (self.means, self.radii, self.written):
             buffer[place : last - 1] = buffer[place + 1 : last].clone()
             buffer[last - 1] = 0
         self.count -= 1

@@ -31,7 +31,9 @@ class States:
     @contextmanager
     def undone_on_error(self, before: dict[str, Tensor] | None = None) -> Iterator[dict[str, Tensor]]:
         """Give the state as it is now, or as it was `before`; whatever goes wrong inside, put it back."""
-        before = self._shadow.take(self._adapter, self._optimizer) if before is None else before
+        if before is None:
+            before = self._shadow.take(self._adapter, self._optimizer)
+            self._mechanics.see_hooks()
         try:
             yield before
         except BaseException:
@@ -50,6 +52,11 @@ class States:
                 interrupted = error
         if interrupted is not None:
             raise interrupted
+
+    def begin_anew(self) -> None:
+        """Put the state of the beginning back."""
+        self._mechanics.see_hooks()
+        self.go_back(self.initial)
 
     def resume(self, tensors: dict[str, Tensor], origin: str) -> None:
         """Go on from a state that was saved; raises a ValueError, and changes nothing, if it does not fit."""

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
@@ -48,13 +49,30 @@ def cost(spec: RunSpec, whole: int = WHOLE) -> float:
 
 
 def execute(specs: Sequence[RunSpec], folder: Path, *, jobs: int = 1) -> Iterator[Done]:
-    """Run what is not done yet, and yield every run as it is there, in any order."""
+    """Run what is not done yet, and yield every run as it is there, in any order.
+
+    If a process dies, those runs that were under way are tried again one by one, to see whose fault it was.
+    """
     if jobs < 1:
         raise ValueError(f"--jobs is a number of processes, at least 1, got {jobs}.")
-    threads = max(1, (os.cpu_count() or 1) // jobs)
     if jobs == 1:
         yield from (_one(spec, folder) for spec in specs)
         return
+    left = list(specs)
+    while left:
+        lost: list[RunSpec] = []
+        yield from _together(left, folder, jobs, lost)
+        lost.sort(key=left.index)
+        under_way, left = lost[: jobs + 1], lost[jobs + 1 :]
+        for spec in under_way:
+            dead: list[RunSpec] = []
+            yield from _together([spec], folder, 1, dead)
+            yield from (Done(one, None, error="Its process died; it may have run out of memory.") for one in dead)
+
+
+def _together(specs: Sequence[RunSpec], folder: Path, jobs: int, lost: list[RunSpec]) -> Iterator[Done]:
+    """Run in processes, and yield what is done; if a process dies, so do all others, and what is not done is `lost`."""
+    threads = max(1, (os.cpu_count() or 1) // jobs)
     context = multiprocessing.get_context("spawn")
     others, workers = set(multiprocessing.active_children()), set()
     pool = ProcessPoolExecutor(jobs, context, initializer=_prepare_process, initargs=(threads,))
@@ -66,7 +84,11 @@ def execute(specs: Sequence[RunSpec], folder: Path, *, jobs: int = 1) -> Iterato
             while waiting:
                 done, waiting = wait(waiting, LOOK, FIRST_COMPLETED)
                 check()
-                yield from (_received(futures[future], future) for future in done)
+                for future in done:
+                    if isinstance(future.exception(), BrokenProcessPool):
+                        lost.append(futures[future])
+                    else:
+                        yield _received(futures[future], future)
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
         for worker in workers:

@@ -42,8 +42,9 @@ def execute_on_ray(
     results, ready = Results(folder), {}
     for spec in specs:
         try:
-            prints = Run(spec).fingerprints
-            found = results.find(spec, prints)
+            run = Run(spec)
+            prints = run.fingerprints
+            found = results.find(spec, prints, run.source)
         except Exception as error:  # whatever a model or data set raises, the other runs go on
             yield Done(spec, None, error=told(error))
             continue

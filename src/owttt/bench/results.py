@@ -33,11 +33,16 @@ class Results:
         """Return the file that whoever does a run holds; it stays, in a folder out of sight."""
         return self.folder / ".locks" / self.path(spec).with_suffix("").name
 
-    def find(self, spec: RunSpec, fingerprints: dict[str, Any]) -> tuple[Path, RunRecord] | None:
-        """Return a run's file and record, if it is there and was made with this model, data, algorithm and format."""
+    def find(self, spec: RunSpec, fingerprints: dict[str, Any], source: str) -> tuple[Path, RunRecord] | None:
+        """Return a run's file and record, if it is there and was made with what a run now would be made with.
+
+        That is: this model, data, algorithm and format, and `source`, the fingerprint of the source statistics.
+        """
         for path in (self.path(spec), self._first_path(spec)):
             record = whole_run(path, "The run is made again.") if path else None
-            if path and record and (record.get("fingerprints"), record.get("format")) == (fingerprints, FORMAT):
+            if not path or not record or record.get("adapter", {}).get("source", source) != source:
+                continue
+            if (record.get("fingerprints"), record.get("format")) == (fingerprints, FORMAT):
                 return path, record
         return None
 

@@ -64,10 +64,10 @@ def find_or_do(
     if results is None:
         return prepared.do(show), None, True
     kept = Results(results)
-    found = kept.find(spec, prepared.fingerprints)
+    found = kept.find(spec, prepared.fingerprints, prepared.source)
     if found is None:
         with waiting_for(kept.lock(spec)):
-            found = kept.find(spec, prepared.fingerprints)
+            found = kept.find(spec, prepared.fingerprints, prepared.source)
             if found is None:
                 return kept.write(spec, prepared.do(show)), kept.path(spec), True
     return found[1], found[0], False
@@ -90,6 +90,11 @@ class Run:
     def adapter(self) -> Adapter:
         """The model, wrapped."""
         return make_adapter(self.spec, self.model, self.model.source)
+
+    @property
+    def source(self) -> str:
+        """The fingerprint of the source statistics; records have it among what they tell of the adapter."""
+        return self.model.source.fingerprint
 
     @property
     def fingerprints(self) -> dict[str, Any]:

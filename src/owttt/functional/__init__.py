@@ -32,7 +32,7 @@ from owttt.functional.losses import (
     unit_logits,
     unknown_clustering,
 )
-from owttt.functional.precision import fresh_autocast, full_precision, wide, widest
+from owttt.functional.precision import autocasting, floating, fresh_autocast, full_precision, wide, widest
 from owttt.functional.prototypes import expansion_threshold, follow, isolated_samples, kept
 from owttt.functional.scores import (
     centered_score,
@@ -50,6 +50,7 @@ __all__ = [
     "add_ridge",
     "alignment",
     "auroc",
+    "autocasting",
     "centered_score",
     "cosine_score",
     "cosine_similarity",
@@ -61,6 +62,7 @@ __all__ = [
     "evidence_threshold",
     "expansion_threshold",
     "expected_calibration_error",
+    "floating",
     "follow",
     "fpr_at_tpr",
     "fresh_autocast",

@@ -3,7 +3,8 @@
 Points are seen in the plane of their first principal axes, each in units of its deviation. In round after round every
 group has the share, mean and covariance of its points, a point p belonging to group g by the share
 
-    r_g(p) = π_g·N(p; μ_g, Σ_g) / Σ_h π_h·N(p; μ_h, Σ_h),      Σ_g = (W·S_g + w·v·I) / (W + w),   W = Σ_p r_g(p)
+    r_g(p) = π_g·N(p; μ_g, Σ_g) / Σ_h π_h·N(p; μ_h, Σ_h)
+    Σ_g    = (W·S_g + w·v·I) / (W + w) + ε·I,       W = Σ_p r_g(p)
 
 with S_g the covariance of what is in the group: a group of few points is drawn to a small ball of variance v. A tight
 group inside a wide one is found, which the nearest of two means would not. EM ends where it begins, more or less, so it

@@ -24,6 +24,8 @@ from torch import Tensor
 from owttt.functional import information
 from owttt.types import Forward
 
+HELD: Final = 1.5
+"""How much more alike samples that look like earlier strangers may be, and still be strange."""
 WORSE: Final = 0.05
 """The share by which the lower quartile of scores may rise for answers that tell more."""
 LEAST_QUARTER: Final = 1e-6
@@ -82,6 +84,9 @@ class Split:
     """The likeness of the anchor and of the others with statistics of their own groups only, where both have these."""
     doubt: float = 0.0
     share: float = 1.0
+    held: bool = False
+    """Whether the others look like earlier strangers: evidence varies from batch to batch, and who was strange once
+    should not be known in the next one for a trifle."""
 
     @property
     def overall(self) -> float:
@@ -94,7 +99,7 @@ class Split:
         With the source's, unknown samples can end up near one class or other and look half alike. Known samples of one
         class do not look alike with statistics of their own, but then neither does the anchor, or they do with its.
         """
-        limit -= self.doubt
+        limit = (HELD if self.held else 1.0) * limit - self.doubt
         if self.others < limit * self.likeness or self.by_own is None:
             return self.others < limit * self.likeness
         anchor, others = self.by_own

@@ -36,9 +36,13 @@ class Gathered(nn.Module):
         if len(self) < self.size:
             return None
         gathered = self.so_far(batch)
+        self.clear()
+        return gathered
+
+    def clear(self) -> None:
+        """Drop what was gathered."""
         for queue in self._queues:
             queue.count.zero_()
-        return gathered
 
     def so_far(self, like: Batch) -> Batch:
         """Return what was gathered, as a batch like the ones it came in."""

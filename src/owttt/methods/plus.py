@@ -19,7 +19,8 @@ samples of any kind then have high cosines. Centered ones are not taken in by th
                whatever it scores, and what is left is looked at again, up to `PARTS` times. So it is if its likeness
                with the two groups' own statistics is below `strange` times that of the anchor with its own, and with
                all statistics at hand below twice that (`Split.strange`). Samples that could be in either group are
-               taken for known ones: how many there are for each one in the smaller group is taken off `strange`.
+               taken for known ones: how many there are for each one in the smaller group is taken off `strange`. Where
+               no group is strange, those that look like earlier strangers are tried as one (`Split.held`).
 4. evidence    Statistics are judged by how close samples then are to the prototypes and by how much the answers tell
                (`candidates`): by the anchor's if the other group's likeness is below `apart` times that of the anchor,
                else by those of all that is left. Tried are those in use; of all that is left (where few are alike, of
@@ -51,6 +52,7 @@ from typing import Final, final
 import torch
 from torch import Tensor
 
+from owttt._utils.queue import Kept
 from owttt.functional import centered_score, nearest_score, two_groups
 from owttt.methods.base import Method
 from owttt.methods.candidates import Candidate, Split
@@ -100,12 +102,11 @@ class Plus(Method):
     """Statistics of the known samples, found by evidence. Options: see the steps above."""
 
     name = "owttt+"
-    version = 5
+    version = 6
     cost = 2.4
     color = "#7a3fb0"
     deployed = True
     gathers = True
-    present: Tensor
     alike: Tensor
     pause: Tensor
     waiting: Tensor
@@ -149,15 +150,20 @@ class Plus(Method):
     def setup(self) -> None:
         """Start with the source's statistics, with nothing gathered and nobody strange."""
         self.normalization = normalization(self.network, self.source)
-        self.register_buffer("present", self.normalization.source.clone())
+        self.in_use = Kept(self.normalization.source)
         self.register_buffer("alike", torch.zeros_like(self.source.mean[0]))
-        self.kept = KeptLooks(looks(self.network, zeros_like_source(self.source)))
+        self.kept = KeptLooks(torch.zeros_like(looks(self.network, zeros_like_source(self.source))))
         self.register_buffer("pause", torch.zeros((), dtype=torch.long, device=self.present.device))
         self.register_buffer("waiting", torch.zeros_like(self.pause))
         quantiles = self.source.score_quantiles("centered")
         assert quantiles is not None
         self.middle = float(quantiles.quantile(0.5))
         self.gathered = Gathered(self.source, self.chunk)
+
+    @property
+    def present(self) -> Tensor:
+        """The statistics in use."""
+        return self.in_use.value
 
     @torch.no_grad()
     def forward(self, x: Batch) -> Forward:
@@ -196,7 +202,7 @@ class Plus(Method):
         """Use what was found from here on, and rest for longer the less there is to find."""
         self.present.copy_(found.statistics)
         if found.parts is None:
-            self.waiting -= 1
+            self.waiting.sub_(1).clamp_(min=0)
             return
         self.kept.keep(found.parts)
         self.alike.clamp_(min=found.likeness)
@@ -205,18 +211,24 @@ class Plus(Method):
 
     def _recalled(self, x: Batch) -> _Found:
         """Return what is in use, for a batch that is too small to find anything in it."""
-        parts = self.kept.now
-        if parts.strangers:
-            return _Found(self.present, Strangers(parts.strange(looks(self.network, x)), parts.distinct))
+        if self.kept.now.strangers:
+            return self._remembered(looks(self.network, x))
         nobody = torch.zeros(len(x), dtype=torch.bool, device=self.present.device)
         return _Found(self.present, Strangers(nobody, False))
 
+    def _remembered(self, raw: Tensor) -> _Found:
+        """Return what is in use; strangers are known by their looks."""
+        parts = self.kept.now
+        return _Found(self.present, Strangers(parts.strange(raw), parts.distinct))
+
     def _found(self, x: Batch) -> _Found:
-        """Return the statistics to use from here on, and who is strange."""
+        """Return the statistics to use from here on, and who is strange.
+
+        Nothing is looked for among samples that make the network overflow: these are to be left out first.
+        """
         raw = looks(self.network, x)
-        if int(self.waiting) and self._looks_the_same(raw):
-            parts = self.kept.now
-            return _Found(self.present, Strangers(parts.strange(raw), parts.distinct))
+        if not bool(raw.isfinite().all()) or (int(self.waiting) and self._looks_the_same(raw)):
+            return self._remembered(raw)
         source = self._tried(x, self.normalization.source)
         in_use = source if bool((self.present == source.statistics).all()) else self._tried(x, self.present)
         part = torch.zeros(len(x), dtype=torch.long, device=raw.device)
@@ -243,14 +255,33 @@ class Plus(Method):
         return bool((points.mean(dim=0) - last.center).square().sum() <= SAME * chance)
 
     def _split(self, x: Batch, raw: Tensor, left: Tensor, source: Candidate, in_use: Candidate) -> Split:
-        """Part the samples that are left by their looks, and find out how much alike both groups are."""
-        chosen = self._groups(described(raw, scale_of(raw)), left, source, in_use)
-        if chosen is None:
-            own = self._measured(x[left])
-            likeness = self._likeness(own, source.of(left), in_use.of(left))
-            return Split(left, own, likeness, likeness)
-        measured = [(self._measured(x[group]), group) for group in chosen if int(group.sum()) >= LEAST_GROUP]
+        """Part the samples that are left by their looks; if nobody is strange then, by how strangers looked before."""
+        fresh = self._parted(x, raw, self._groups(described(raw, scale_of(raw)), left, source, in_use), source, in_use)
+        strangers = left & self.kept.now.strange(raw)
+        others = left & ~strangers
+        if fresh.strange(self.strange) or not _large_enough(int(others.sum()), int(strangers.sum())):
+            return fresh
+        again = self._parted(x, raw, (others, strangers), source, in_use, held=True)
+        return again if again.anchor is others and again.strange(self.strange) else fresh
+
+    def _parted(
+        self,
+        x: Batch,
+        raw: Tensor,
+        groups: tuple[Tensor, ...],
+        source: Candidate,
+        in_use: Candidate,
+        *,
+        held: bool = False,
+    ) -> Split:
+        """Return two groups, or a single one, with how much alike they are."""
+        if len(groups) == 1:
+            own = self._measured(x[groups[0]])
+            likeness = self._likeness(own, source.of(groups[0]), in_use.of(groups[0]))
+            return Split(groups[0], own, likeness, likeness)
+        measured = [(self._measured(x[group]), group) for group in groups if int(group.sum()) >= LEAST_GROUP]
         own, anchor = min(measured, key=lambda pair: pair[0].quarter)
+        left = groups[0] | groups[1]
         rest = left & ~anchor
         few = 2 / int(rest.sum())
         likeness = self._likeness(own, source.of(anchor), in_use.of(anchor))
@@ -258,12 +289,13 @@ class Plus(Method):
         others = self._likeness(*with_groups, source.of(rest), in_use.of(rest)) + few
         by_own = (self._likeness(own), self._likeness(*with_groups) + few) if len(measured) == 2 else None
         doubt = float(Looks.of(raw[left], rest[left]).doubt)
-        return Split(anchor, own, likeness, others, by_own, doubt, int(anchor.sum()) / int(left.sum()))
+        return Split(anchor, own, likeness, others, by_own, doubt, int(anchor.sum()) / int(left.sum()), held)
 
-    def _groups(
-        self, points: Tensor, left: Tensor, source: Candidate, in_use: Candidate
-    ) -> tuple[Tensor, Tensor] | None:
-        """Return two groups of the samples that are left: the likeliest, or of others one that looks unknown."""
+    def _groups(self, points: Tensor, left: Tensor, source: Candidate, in_use: Candidate) -> tuple[Tensor, ...]:
+        """Return two groups of the samples that are left: the likeliest, or of others one that looks unknown.
+
+        Where they cannot be parted, there is one group.
+        """
         second = [left.masked_scatter(left, way) for way in two_groups(points[left])]
         pairs = [(way, left & ~way) for way in second]
         pairs = [pair for pair in pairs if _large_enough(*(int(group.sum()) for group in pair))]
@@ -271,7 +303,7 @@ class Plus(Method):
             least, most = sorted(self._likeness(source.of(group), in_use.of(group)) for group in pair)
             if least + 2 / min(int(group.sum()) for group in pair) < self.strange * most:
                 return pair
-        return pairs[0] if pairs else None
+        return pairs[0] if pairs else (left,)
 
     def _judged(
         self, x: Batch, left: Tensor, split: Split, source: Candidate, in_use: Candidate

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from owttt.functional import fresh_autocast
-from owttt.network.inputs import Batch, call, tensors_of
+from owttt.network.inputs import Batch, call, first_argument, tensors_of
 from owttt.network.ranks import Ranks
 from owttt.types import Forward
 
@@ -69,7 +69,7 @@ class FeatureExtractor(nn.Module):
 
     def alone(self, x: Batch) -> Forward:
         """Run the classifier on all of `x` in this process."""
-        with fresh_autocast(next(iter(tensors_of(x).values())).device):
+        with fresh_autocast(next(iter(tensors_of(x).values())).device), _unchanged(x):
             return self._watched(x) if self.function is None else self._call(self.function, x)
 
     def _watched(self, x: Batch) -> Forward:
@@ -145,11 +145,24 @@ def same_features(
 
 
 @contextmanager
+def _unchanged(x: Batch) -> Iterator[None]:
+    """Raise if a batch is changed inside: it is run through the classifier more than once."""
+    tensors = [value for value in tensors_of(x).values() if not value.is_inference()]
+    versions = [value._version for value in tensors]
+    yield
+    if [value._version for value in tensors] != versions:
+        raise ValueError(
+            "The classifier changes its input in place, and would see something else the next time. "
+            "Let it work on a copy, e.g. `x = x - mean` instead of `x -= mean`."
+        )
+
+
+@contextmanager
 def _recording(module: nn.Module, kind: str, seen: list[Any]) -> Iterator[None]:
     """While open, note what goes into (or comes out of) a module."""
     if kind == "input":
         handle = module.register_forward_pre_hook(
-            lambda _, args, kwargs: seen.append(_first(args, kwargs)), with_kwargs=True
+            lambda _, args, kwargs: seen.append(first_argument(args, kwargs)), with_kwargs=True
         )
     else:
         handle = module.register_forward_hook(lambda _, __, output: seen.append(output))
@@ -157,11 +170,6 @@ def _recording(module: nn.Module, kind: str, seen: list[Any]) -> Iterator[None]:
         yield
     finally:
         handle.remove()
-
-
-def _first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return what a module was called with, by position or by name."""
-    return next(iter((*args, *kwargs.values())), None)
 
 
 def _logits(output: Any) -> Tensor:
@@ -238,7 +246,7 @@ def _watch(model: nn.Module, x: Batch) -> list[_Call]:
         open_calls[module] = next(clock)
 
     def end(name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        calls.append(_Call(name, module, open_calls[module], next(clock), _first(args, kwargs), output))
+        calls.append(_Call(name, module, open_calls[module], next(clock), first_argument(args, kwargs), output))
 
     handles = []
     for name, module in model.named_modules():

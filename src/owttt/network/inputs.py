@@ -38,6 +38,10 @@ class Fields:
         """Return the tensors without graph and out of inference mode."""
         return Fields({name: own(value) for name, value in self.tensors.items()})
 
+    def clone(self) -> Fields:
+        """Return a copy."""
+        return Fields({name: value.clone() for name, value in self.tensors.items()})
+
     def to(self, device: torch.device | str) -> Fields:
         """Return the tensors on a device."""
         return Fields({name: value.to(device) for name, value in self.tensors.items()})
@@ -80,6 +84,18 @@ def call(model: nn.Module, x: Any) -> Any:
     parameters = inspect.signature(model.forward).parameters
     free = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     return model(**x.tensors) if free or set(x.tensors) <= set(parameters) else model(x.tensors)
+
+
+def first_argument(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what a module was called with first, by position or by name."""
+    return next(iter((*args, *kwargs.values())), None)
+
+
+def with_first_argument(
+    args: tuple[Any, ...], kwargs: dict[str, Any], value: Any
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the same arguments with another first one."""
+    return ((value, *args[1:]), kwargs) if args else ((), {**kwargs, next(iter(kwargs)): value})
 
 
 def tensors_of(x: Batch) -> dict[str, Tensor]:

@@ -18,6 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from owttt.functional import wide
+from owttt.network.inputs import first_argument, with_first_argument
 from owttt.network.ranks import Ranks
 
 _NORMALIZATIONS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
@@ -45,16 +46,16 @@ def moving_statistics(network: nn.Module, pace: float = 1.0) -> Iterator[None]:
     They move by `pace` times the layer's momentum.
     """
 
-    def before(layer: nn.Module, args: tuple[Any, ...]) -> tuple[Tensor] | None:
+    def before(layer: nn.Module, x: Tensor) -> Tensor | None:
         ranks = sharing(network)
         if ranks is None or not isinstance(layer, _BatchNorm):
-            layer.training = values_per_channel(args[0]) > 1
+            layer.training = values_per_channel(x) > 1
             return None
-        mean, variance, number = ranks.moments(args[0])
+        mean, variance, number = ranks.moments(x)
         if number < 2:
             return None
         _move(layer, mean.detach(), variance.detach() * number / (number - 1))
-        return _normalized(layer, args[0], mean, variance)
+        return _normalized(layer, x, mean, variance)
 
     layers = batch_norms(network)
     momenta = [layer.momentum for layer in layers]
@@ -72,8 +73,8 @@ def moving_statistics(network: nn.Module, pace: float = 1.0) -> Iterator[None]:
 def batch_statistics(network: nn.Module, share: float = 1.0) -> Iterator[None]:
     """Normalize with `(1 - share)·source + share·batch` statistics; the running ones stay as they are."""
 
-    def before(layer: nn.Module, args: tuple[Any, ...]) -> tuple[Tensor] | None:
-        x, ranks = args[0], sharing(network)
+    def before(layer: nn.Module, x: Tensor) -> Tensor | None:
+        ranks = sharing(network)
         if not isinstance(layer, _BatchNorm) or (ranks is None and values_per_channel(x) < 2):
             return None
         if share < 1:
@@ -121,13 +122,13 @@ def batch_moments(network: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
     return mean, variance
 
 
-def _normalized(layer: _BatchNorm, x: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor]:
+def _normalized(layer: _BatchNorm, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     """Return what a layer is given, normalized already, and let it normalize with a mean of 0 and a variance of 1."""
     shape = (1, -1, *(1 for _ in x.shape[2:]))
     assert layer.running_mean is not None
     layer.running_mean = torch.zeros_like(layer.running_mean)
     layer.running_var = torch.full_like(layer.running_mean, 1 - layer.eps)
-    return (((x - mean.view(shape)) * (variance + layer.eps).rsqrt().view(shape)).to(x.dtype),)
+    return ((x - mean.view(shape)) * (variance + layer.eps).rsqrt().view(shape)).to(x.dtype)
 
 
 def _move(layer: _BatchNorm, mean: Tensor, variance: Tensor) -> None:
@@ -155,12 +156,17 @@ def _mixed(network: nn.Module, layer: _BatchNorm, x: Tensor, share: float) -> tu
 @contextmanager
 def _hooked(
     layers: list[_BatchNorm],
-    before: Callable[[nn.Module, tuple[Any, ...]], tuple[Tensor] | None],
-    after: Callable[..., None] | None = None,
+    before: Callable[[nn.Module, Tensor], Tensor | None],
+    after: Callable[..., None],
 ) -> Iterator[None]:
-    handles = [layer.register_forward_pre_hook(before) for layer in layers]
-    if after is not None:
-        handles += [layer.register_forward_hook(after) for layer in layers]
+    """While open, show `before` what layers are given, and let it give them something else."""
+
+    def hook(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        instead = before(layer, first_argument(args, kwargs))
+        return None if instead is None else with_first_argument(args, kwargs, instead)
+
+    handles = [layer.register_forward_pre_hook(hook, with_kwargs=True) for layer in layers]
+    handles += [layer.register_forward_hook(after) for layer in layers]
     try:
         yield
     finally:
@@ -176,10 +182,11 @@ def keep_group_norm_alive(network: nn.Module) -> None:
     """
     for module in network.modules():
         if isinstance(module, nn.GroupNorm):
-            module.register_forward_pre_hook(_with_gradient)
+            module.register_forward_pre_hook(_with_gradient, with_kwargs=True)
 
 
-def _with_gradient(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+def _with_gradient(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     del module
-    if torch.is_grad_enabled() and not inputs[0].requires_grad:
-        inputs[0].requires_grad_()
+    x = first_argument(args, kwargs)
+    if torch.is_grad_enabled() and not x.requires_grad:
+        x.requires_grad_()

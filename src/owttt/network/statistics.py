@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from owttt.functional import wide
+from owttt.functional import floating, wide
 from owttt.network.features import FeatureExtractor
-from owttt.network.inputs import Batch, tensors_of
+from owttt.network.inputs import Batch, first_argument, tensors_of
 from owttt.network.norm import batch_moments, batch_norms, normalizations, own_statistics, sharing, values_per_channel
 from owttt.types import Forward
 
@@ -27,10 +27,13 @@ LEAST_VARIANCE: Final = 1e-12
 
 
 def mixed(one: Tensor, two: Tensor, share: float) -> Tensor:
-    """Return the statistics of samples of which a `share` has the second ones: moments are mixed, not variances."""
-    mean = torch.lerp(one[0], two[0], share)
-    square = torch.lerp(one[1] + one[0].square(), two[1] + two[0].square(), share)
-    return torch.stack((mean, (square - mean.square()).clamp_min(LEAST_VARIANCE)))
+    """Return the statistics of samples of which a `share` s has the second ones.
+
+    The variance is that of the mixture, (1 - s)·v_1 + s·v_2 + s·(1 - s)·(m_1 - m_2)².
+    """
+    between = share * (1 - share) * (one[0] - two[0]).square()
+    mean, variance = torch.lerp(one, two, share)
+    return torch.stack((mean, (variance + between).clamp_min(LEAST_VARIANCE)))
 
 
 class Normalization(ABC):
@@ -66,7 +69,7 @@ class LayerStatistics(Normalization):
     def source(self) -> Tensor:
         """Read from the layers, which are never changed."""
         means, variances = zip(*((layer.running_mean, layer.running_var) for layer in self.layers), strict=True)
-        return torch.stack((torch.cat(means), torch.cat(variances)))
+        return wide(torch.stack((torch.cat(means), torch.cat(variances))))
 
     def run(self, x: Batch, statistics: Tensor) -> Forward:
         """Run the network with these in the place of its running statistics."""
@@ -79,14 +82,15 @@ class LayerStatistics(Normalization):
     def measure(self, x: Batch) -> tuple[Tensor, Forward]:
         """Run the network, every layer with the statistics of what it is given."""
 
-        def before(layer: nn.Module, args: tuple[Any, ...]) -> None:
+        def before(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            given = first_argument(args, kwargs)
             shared = sharing(self.network) is not None
-            if isinstance(layer, _BatchNorm) and (shared or values_per_channel(args[0]) > 1):
-                moments = batch_moments(self.network, args[0])
+            if isinstance(layer, _BatchNorm) and (shared or values_per_channel(given) > 1):
+                moments = batch_moments(self.network, given)
                 layer.running_mean, layer.running_var = torch.stack(moments).to(layer.running_mean)
 
         with own_statistics(self.layers):
-            handles = [layer.register_forward_pre_hook(before) for layer in self.layers]
+            handles = [layer.register_forward_pre_hook(before, with_kwargs=True) for layer in self.layers]
             try:
                 out: Forward = self.network(x)
                 return self.source, out
@@ -134,20 +138,20 @@ def looks(network: FeatureExtractor, x: Batch) -> Tensor:
     """Return how each sample looks, `(B, 2, C)`: mean and deviation of what its first normalization layer is given.
 
     Early channels tell light, contrast, texture and noise rather than what is shown. The network is run up to there
-    only; without any such layer the channels of the input itself are taken. A layer that is given several rows per
-    sample (points, edges) is understood. The values of plain vectors are means without deviation.
+    only; without any such layer the channels of the input itself are taken, integers as numbers. A layer that is given
+    several rows per sample (points, edges) is understood. The values of plain vectors are means without deviation.
     """
     seen: list[Tensor] = []
 
-    def before(layer: nn.Module, args: tuple[Any, ...]) -> None:
-        tokens = isinstance(layer, nn.LayerNorm | nn.RMSNorm)
-        values = args[0].movedim(-1, 1) if tokens else args[0]
+    def before(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given: Tensor = first_argument(args, kwargs)
+        values = given.movedim(-1, 1) if isinstance(layer, nn.LayerNorm | nn.RMSNorm) else given
         rows, rest = divmod(len(values), len(x))
         if not rest:
             seen.append(values if rows == 1 else values.view(len(x), rows, *values.shape[1:]).transpose(1, 2))
         raise _Enough
 
-    handles = [layer.register_forward_pre_hook(before) for layer in normalizations(network)]
+    handles = [layer.register_forward_pre_hook(before, with_kwargs=True) for layer in normalizations(network)]
     try:
         if handles:
             network.alone(x)
@@ -156,7 +160,7 @@ def looks(network: FeatureExtractor, x: Batch) -> Tensor:
     finally:
         for handle in handles:
             handle.remove()
-    values = wide(seen[0] if seen else next(iter(tensors_of(x).values())))
+    values = wide(seen[0] if seen else floating(next(iter(tensors_of(x).values()))))
     if values.dim() == 2:
         return torch.stack((values, torch.zeros_like(values)), dim=1)
     deviation, mean = torch.std_mean(values.flatten(2), dim=2, correction=0)
