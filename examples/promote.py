@@ -1,6 +1,6 @@
 """Make a class of what was rejected: CIFAR-10 in snow, among handwritten digits and house numbers.
 
-    python examples/promote.py [--num-samples 1000] [--unknown mnist,npz:svhn_test10k.npz] [--out out/promote]
+    python examples/promote.py [--num-samples 1000] [--unknown mnist,svhn] [--out out/promote]
 
 The network was never taught what a digit is. It rejects digits; the rejected samples are grouped; the group with most
 handwritten ones is given the name "digit" (here the labels say which it is; a person would look at the page). From then
@@ -91,7 +91,7 @@ def main(arguments: list[str] | None = None) -> dict[str, dict[str, float]]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="cifar10-resnet11")
     parser.add_argument("--num-samples", type=int, default=1000, help="known samples per stream")
-    parser.add_argument("--unknown", default="mnist,npz:svhn_test10k.npz", help="two data sets, with a comma")
+    parser.add_argument("--unknown", default="mnist,svhn", help="two data sets, with a comma")
     parser.add_argument("--out", type=Path, help="new folder to write what was rejected to")
     chosen = parser.parse_args(arguments)
 

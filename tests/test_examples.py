@@ -78,7 +78,9 @@ def test_promoting_digits(capsys):
     except FileNotFoundError:
         pytest.skip("CIFAR-10, MNIST and SVHN are not here; `owttt data get cifar10 mnist` fetches two of them")
     example = runpy.run_path(str(ROOT / "examples" / "promote.py"))
-    found = example["main"](["--num-samples", "256", "--model", "cifar10-resnet26"])
+    found = example["main"](
+        ["--num-samples", "256", "--model", "cifar10-resnet26", "--unknown", "mnist,npz:svhn_test10k.npz"]
+    )
     assert found["before"]["handwritten: digit"] == 0
     assert found["after"]["handwritten: digit"] > found["after"]["house numbers: digit"]
     assert "handwritten" in capsys.readouterr().out
