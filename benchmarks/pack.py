@@ -5,8 +5,8 @@
 Tables that are in the project stay until they are dropped. Records are kept if a table there refers to them, or if they
 came without a table, as those of the hostile stream. Those of streams of the paper's length are zipped by corruption,
 others by model, and those of `owttt+` by themselves, since these are made again with every version. With `--begun` all
-other records of the results folder go to `begun.zip`, so that tables which are not complete yet can go on from them.
-Zip files are the same, byte for byte, if records are.
+other records of the results folder, and of the `begun.zip` that is there, go to `begun.zip`, so that tables which are
+not complete yet can go on from them; without it there is none. Zip files are the same, byte for byte, if records are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from owttt._utils.files import write_bytes
-from owttt.bench.records import read_tables
+from owttt.bench.records import CellRun, TableRecord, read_tables
 from owttt.bench.report import render
 
 BEGUN = "begun.zip"
@@ -28,6 +28,7 @@ TITLE = "Open-world test-time training"
 FIGURES = (".png", ".svg", "-dark.svg")
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
 """The time given to all files in zips."""
+Tables = dict[str, TableRecord]
 Records = dict[str, bytes]
 """Records by their paths in a results folder."""
 
@@ -63,14 +64,43 @@ def group(name: str, record: bytes) -> str:
     return stream["corruptions"][0] if len(stream["corruptions"]) == 1 else "mixed"
 
 
-def referred(folder: Path) -> set[str]:
-    """Return the paths of the records that the tables of a folder were made of."""
-    return {
-        (Path(table["folder"]) / run["file"]).as_posix()
-        for _, table in read_tables(folder)
-        for cell in table["cells"]
-        for run in cell["runs"]
-    }
+def referred(tables: Tables) -> set[str]:
+    """Return the paths of the records that tables were made of."""
+    return {path for table in tables.values() for path, _ in runs(table)}
+
+
+def runs(table: TableRecord) -> list[tuple[str, CellRun]]:
+    """Return the runs of a table with the paths of their records."""
+    folder = Path(table["folder"])
+    return [((folder / run["file"]).as_posix(), run) for cell in table["cells"] for run in cell["runs"]]
+
+
+def choose(results: Path, project: Path, add: list[str], drop: list[str]) -> tuple[Records, Records]:
+    """Return the records that belong into the project, and those of tables that are not complete yet.
+
+    Raises:
+        FileNotFoundError: A record of a table is missing.
+        ValueError: A record is not the one that a table was made of.
+    """
+    now, new = dict(read_tables(project)), dict(read_tables(results))
+    added: Tables = {name: new[name] for name in add}
+    stay: Tables = {name: table for name, table in now.items() if name not in drop and name not in add}
+    archives = list(project.glob("*.zip"))
+    packed = unzipped([path for path in archives if path.name != BEGUN])
+    begun = unzipped([path for path in archives if path.name == BEGUN])
+    paths = [path for path in results.rglob("*.json") if path.parent.name not in ("tables", "figures")]
+    fresh = {path.relative_to(results).as_posix(): path.read_bytes() for path in paths}
+    without_table = {path: record for path, record in packed.items() if path not in referred(now)}
+    there = begun | fresh | packed
+    chosen = without_table | {path: there[path] for path in referred(stay) if path in there}
+    chosen |= {path: (begun | packed | fresh)[path] for path in referred(added) if path in there}
+    for name, table in (stay | added).items():
+        for path, run in runs(table):
+            if path not in chosen:
+                raise FileNotFoundError(f"{results}: {path}, a record of {name}, is missing.")
+            if "metrics" in run and json.loads(chosen[path])["metrics"] != run["metrics"]:
+                raise ValueError(f"{path} is not the record that {name} was made of; make that table anew, and add it.")
+    return chosen, {path: record for path, record in (begun | fresh).items() if path not in chosen}
 
 
 def choose_tables(results: Path, project: Path, add: list[str], drop: list[str]) -> None:
@@ -86,19 +116,6 @@ def choose_tables(results: Path, project: Path, add: list[str], drop: list[str])
             (project / "figures" / f"{name}{ending}").unlink(missing_ok=True)
 
 
-def choose_records(results: Path, project: Path, before: set[str]) -> tuple[Records, Records]:
-    """Return the records that belong into the project, and all others; `before` are those tables referred to so far."""
-    packed = unzipped([path for path in project.glob("*.zip") if path.name != BEGUN])
-    paths = [path for path in results.rglob("*.json") if path.parent.name not in ("tables", "figures")]
-    fresh = {path.relative_to(results).as_posix(): path.read_bytes() for path in paths}
-    wanted = referred(project)
-    if missing := sorted(wanted - set(packed) - set(fresh)):
-        raise FileNotFoundError(f"{results}: {len(missing)} records of these tables are missing, {missing[0]} first.")
-    chosen = {name: fresh.get(name) or packed[name] for name in wanted}
-    chosen |= {name: fresh.get(name, record) for name, record in packed.items() if name not in before}
-    return chosen, {name: record for name, record in fresh.items() if name not in chosen}
-
-
 def page(records: Records, project: Path) -> str:
     """Return the page of the project's tables and records."""
     with tempfile.TemporaryDirectory() as made:
@@ -111,18 +128,17 @@ def page(records: Records, project: Path) -> str:
         return render(folder, TITLE)
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     """Choose, zip, write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path, help="the folder of `owttt bench --results`")
     parser.add_argument("project", type=Path, help="docs/results")
     parser.add_argument("--add", nargs="*", default=[], metavar="TABLE", help="names of files in tables/, no ending")
     parser.add_argument("--drop", nargs="*", default=[], metavar="TABLE")
-    parser.add_argument("--begun", action="store_true", help="keep the other records of the folder, too")
-    chosen = parser.parse_args()
-    before = referred(chosen.project)
+    parser.add_argument("--begun", action="store_true", help="keep records of tables that are not complete yet, too")
+    chosen = parser.parse_args(words)
+    records, others = choose(chosen.results, chosen.project, chosen.add, chosen.drop)
     choose_tables(chosen.results, chosen.project, chosen.add, chosen.drop)
-    records, others = choose_records(chosen.results, chosen.project, before)
     archives: dict[str, Records] = defaultdict(dict)
     for name, record in records.items():
         archives[f"{group(name, record)}.zip"][name] = record

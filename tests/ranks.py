@@ -93,6 +93,8 @@ def refusals():
         adapter.save("/proc/nowhere/state.safetensors")
     with pytest.raises(ValueError, match="same on all ranks: rank"):
         adapter.promote(x, f"class of rank {rank}")
+    with pytest.raises(ValueError, match="same on all ranks: rank"):
+        adapter.promote(x, 3 if rank else "three")
     assert not len(adapter.promoted)
     adapter.promote(x, "the same class")
     with pytest.raises(ValueError, match="same on all ranks: rank"):

@@ -12,6 +12,7 @@ from torch import nn
 import owttt
 from owttt import METHODS, PRESETS, UNKNOWN, Evidence, Fixed, Method, Otsu, SourceStats, wrap
 from owttt._utils import state
+from owttt._utils import tensors as tensor_files
 from owttt.methods import OWTTT, Tent
 from tests.world import CLASSES, make_world
 
@@ -458,6 +459,19 @@ def test_a_copy_has_what_was_being_learned(copied):
     assert float(other.method.total) != 0
 
 
+def test_a_state_of_an_earlier_version_is_restored(tmp_path):
+    """Which had a name for the statistics in use, and variances of promoted classes."""
+    adapter, twin = (wrap(WORLD.model, source=WORLD.source) for _ in range(2))
+    x = torch.cat([x for x, _ in WORLD.stream])
+    adapter(x)
+    adapter.save(tmp_path / "new.safetensors")
+    tensors, about = tensor_files.read(tmp_path / "new.safetensors", "adapter state")
+    tensors["method.present"] = tensors.pop("method.in_use.value")
+    tensors["promoted.variances"] = torch.zeros_like(tensors["promoted.means"])
+    tensor_files.write(tmp_path / "old.safetensors", tensors, about)
+    assert unchanged(twin.restore(tmp_path / "old.safetensors"), whole(adapter))
+
+
 def test_a_copy_made_in_inference_mode_can_learn():
     adapter = wrap(WORLD.model, "owttt", source=WORLD.source)
     with torch.inference_mode():
@@ -519,9 +533,12 @@ def test_layers_that_are_called_by_keyword(method):
             return inner.fc(inner.last(input=inner.hidden(x.flatten(1))).relu())
 
     x = torch.cat([x for x, _ in WORLD.stream])
-    out = wrap(Named(WORLD.model), method, source=fitted(Named(WORLD.model)))(x)
-    plain = wrap(WORLD.model, method, source=WORLD.source)(x)
-    torch.testing.assert_close(out.scores, plain.scores)
+    named, plain = (
+        wrap(Named(WORLD.model), method, source=fitted(Named(WORLD.model))),
+        wrap(WORLD.model, method, source=WORLD.source),
+    )
+    for _ in range(2):
+        torch.testing.assert_close(named(x).scores, plain(x).scores)
 
 
 def fitted(model):
@@ -536,3 +553,5 @@ def test_the_default_without_batch_norm_in_half_precision(dtype):
     x = torch.cat([x for x, _ in WORLD.stream]).to(dtype)
     assert adapter(x).labels.shape == (len(x),)
     assert adapter(x[:3]).learned
+    with_batch_norm = wrap(WORLD.model, source=WORLD.source).to(dtype).method
+    assert with_batch_norm.normalization.is_source(with_batch_norm.present)

@@ -1,6 +1,7 @@
 """Benchmarks run for long; here only that they can be imported, and that what they tell of their counts is right."""
 
 import runpy
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -83,56 +84,90 @@ def test_what_is_behind_by_more_than_chance_is_told(monkeypatch):
     assert deployment["standard_error"]({"acc_s": 0.5, "n_known": 100, "n_unknown": 0}) == 5.0
 
 
-def test_records_are_packed_with_the_tables_they_belong_to(tmp_path):
-    pack = runpy.run_path(str(BENCHMARKS / "pack.py"))
+@pytest.fixture
+def packing(tmp_path):
+    """A results folder with three tables, a project with records that belong to none, and what packs them."""
     results, project = tmp_path / "results", tmp_path / "project"
-
-    def record(name, **stream):
-        write_json(results / name, {"spec": {"model": "m", "method": name.split("-")[0], "stream": stream}})
-
-    def table(name, *files, folder=""):
-        runs = [{"file": file, "corruptions": ["snow"], "seed": 0} for file in files]
-        cells = [{"row": "r", "column": "c", "runs": runs}]
-        content = {"kind": "owttt table", "format": 2, "folder": folder, "cells": cells}
-        write_json(results / "tables" / f"{name}.json", content)
-
-    for folder in ("tables", "embeddings", "figures"):
-        (results / folder).mkdir(parents=True)
-    for folder in ("tables", "figures"):
-        (project / folder).mkdir(parents=True)
-    snow = {"corruptions": ["snow"], "num_samples": None}
-    record("bn-1.json", **snow)
-    record("bn-2.json", corruptions=["snow", "fog"], num_samples=None)
-    record("embeddings/bn-3.json", corruptions=["snow"], num_samples=100)
-    record("owttt+-4.json", **snow)
-    table("one", "bn-1.json", "bn-2.json")
-    table("two", "bn-1.json", "owttt+-4.json")
-    table("drawn", "bn-3.json", folder="embeddings")
+    for folder in (results, project):
+        (folder / "tables").mkdir(parents=True)
+        (folder / "figures").mkdir()
+    (results / "embeddings").mkdir()
+    record(results, "bn-1.json", corruptions=["snow"], num_samples=None)
+    record(results, "bn-2.json", corruptions=["snow", "fog"], num_samples=None)
+    record(results, "embeddings/bn-3.json", corruptions=["snow"], num_samples=100)
+    record(results, "owttt+-4.json", corruptions=["snow"], num_samples=None)
+    table(results, "one", "bn-1.json", "bn-2.json")
+    table(results, "two", "bn-1.json", "owttt+-4.json")
+    table(results, "drawn", "bn-3.json", folder="embeddings")
     (results / "figures" / "drawn-dark.svg").write_text("<svg/>")
-    write_json(project / "other-9.json", {"batches": []})
-    (project / "other.zip").write_bytes(pack["zipped"]({"other-9.json": (project / "other-9.json").read_bytes()}))
+    pack = runpy.run_path(str(BENCHMARKS / "pack.py"))
+    (project / "other.zip").write_bytes(pack["zipped"]({"other-9.json": b'{"batches": []}'}))
+    pack["main"].__globals__["render"] = lambda folder, title: f"{title}: {len(list(folder.glob('*.json')))} records"
+    return lambda *words: pack["main"]([str(results), str(project), *words]), results, project
 
-    pack["choose_tables"](results, project, ["one", "two", "drawn"], [])
-    records, others = pack["choose_records"](results, project, set())
-    assert {name: pack["group"](name, content) for name, content in records.items()} == {
-        "bn-1.json": "snow",
-        "bn-2.json": "mixed",
-        "embeddings/bn-3.json": "m",
-        "owttt+-4.json": "deployed",
-        "other-9.json": "other",
+
+def record(results, name, acc_h=0.5, **stream):
+    spec = {"model": "m", "method": name.split("-")[0], "stream": stream}
+    write_json(results / name, {"spec": spec, "metrics": {"acc_h": acc_h}})
+
+
+def table(results, name, *files, folder="", acc_h=0.5):
+    runs = [{"file": file, "corruptions": ["snow"], "seed": 0, "metrics": {"acc_h": acc_h}} for file in files]
+    cells = [{"row": "r", "column": "c", "runs": runs}]
+    content = {"kind": "owttt table", "format": 2, "folder": folder, "cells": cells}
+    write_json(results / "tables" / f"{name}.json", content)
+
+
+def packed(project):
+    return {path.stem: sorted(zipfile.ZipFile(path).namelist()) for path in project.glob("*.zip")}
+
+
+def test_records_are_packed_with_the_tables_they_belong_to(packing):
+    pack, _, project = packing
+    pack("--add", "one", "two", "drawn")
+    everything = {
+        "snow": ["bn-1.json"],
+        "mixed": ["bn-2.json"],
+        "m": ["embeddings/bn-3.json"],
+        "deployed": ["owttt+-4.json"],
+        "other": ["other-9.json"],
     }
-    assert not others
+    assert packed(project) == everything
     assert (project / "figures" / "drawn-dark.svg").is_file()
-    (project / "all.zip").write_bytes(pack["zipped"](records))
-    assert pack["unzipped"]([project / "all.zip"]) == records
-
-    before = pack["referred"](project)
-    pack["choose_tables"](results, project, [], ["one", "drawn"])
-    kept, begun = pack["choose_records"](results, project, before)
-    assert sorted(kept) == ["bn-1.json", "other-9.json", "owttt+-4.json"]
-    assert sorted(begun) == ["bn-2.json", "embeddings/bn-3.json"]
+    assert (project / "index.html").read_text() == "Open-world test-time training: 4 records"
+    before = {path: path.read_bytes() for path in project.glob("*.zip")}
+    pack()
+    assert {path: path.read_bytes() for path in project.glob("*.zip")} == before
+    pack("--drop", "one", "drawn", "--begun")
+    assert packed(project) == {
+        "snow": ["bn-1.json"],
+        "deployed": ["owttt+-4.json"],
+        "other": ["other-9.json"],
+        "begun": ["bn-2.json", "embeddings/bn-3.json"],
+    }
     assert not list((project / "figures").iterdir())
-    (results / "bn-1.json").unlink()
-    (project / "all.zip").unlink()
-    with pytest.raises(FileNotFoundError, match=r"1 records of these tables are missing, bn-1\.json first"):
-        pack["choose_records"](results, project, before)
+
+
+def test_what_was_begun_elsewhere_is_kept_and_used(packing):
+    pack, results, project = packing
+    pack("--add", "two", "--begun")
+    (results / "bn-2.json").unlink()
+    pack("--begun")
+    assert packed(project)["begun"] == ["bn-2.json", "embeddings/bn-3.json"]
+    pack("--add", "one", "--begun")
+    assert packed(project)["mixed"] == ["bn-2.json"]
+
+
+def test_nothing_is_packed_that_does_not_go_together(packing):
+    pack, results, project = packing
+    pack("--add", "two")
+    before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file()}
+    (results / "bn-2.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"bn-2\.json, a record of one, is missing"):
+        pack("--add", "one")
+    record(results, "owttt+-4.json", acc_h=0.6, corruptions=["snow"], num_samples=None)
+    table(results, "newer", "owttt+-4.json", acc_h=0.6)
+    with pytest.raises(ValueError, match=r"owttt\+-4\.json is not the record that two was made of"):
+        pack("--add", "newer")
+    pack()
+    assert {path: path.read_bytes() for path in project.rglob("*") if path.is_file()} == before, "a newer record waits"

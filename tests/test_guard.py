@@ -476,6 +476,60 @@ def test_a_gathered_sample_that_cannot_be_learned_from_is_not_tried_forever(meth
     assert len(adapter.events) == (0 if method.raises else 1)
 
 
+def test_only_what_was_gathered_for_a_step_is_dropped_when_it_fails(tmp_path):
+    """Large batches fail, or not, without any of it; a restored state begins with no failures."""
+    x = torch.cat(BATCHES)[:280].clone()
+    bad = x[:80].clone()
+    bad[0, 0, 0, 0] = 0.123
+    adapter, twin = (wrap(WORLD.model, Raising(), source=WORLD.source) for _ in range(2))
+    adapter(x[:40]), twin(x[:40])
+    adapter.save(tmp_path / "state.safetensors")
+    for _ in range(3):
+        with pytest.raises(RuntimeError):
+            adapter(bad)
+    adapter(x[40:48]), twin(x[40:48])
+    assert same(whole(adapter), whole(twin))
+
+    poisoned = x[:60].clone()
+    poisoned[0, 0, 0, 0] = 0.123
+    adapter.reset()
+    adapter(poisoned)
+    failures = 0
+    for start in range(60, 100, 8):
+        adapter(x[:80])
+        try:
+            adapter(x[start : start + 8])
+        except RuntimeError:
+            failures += 1
+    assert failures == 2, "large batches in between change nothing"
+    adapter._failures = 2
+    adapter.restore(tmp_path / "state.safetensors"), twin.restore(tmp_path / "state.safetensors")
+    for start in range(100, 140, 8):
+        adapter(x[start : start + 8]), twin(x[start : start + 8])
+    assert same(whole(adapter), whole(twin))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_interrupted_prediction_leaves_nothing_behind(method, monkeypatch):
+    """An interruption right after a hook was registered, before the `try` that would remove it."""
+    adapter, twin = made(method, preset=None), made(method, preset=None)
+    register = torch.nn.Module.register_forward_pre_hook
+
+    def interrupted(self, hook, **options):
+        register(self, hook, **options)
+        raise KeyboardInterrupt
+
+    x = torch.cat(BATCHES)[:200]
+    monkeypatch.setattr(torch.nn.Module, "register_forward_pre_hook", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        adapter.predict(x)
+    monkeypatch.undo()
+    for part in adapter.modules():
+        assert not part._forward_pre_hooks
+        assert not part._forward_pre_hooks_with_kwargs
+    assert torch.equal(adapter(x).scores, twin(x).scores)
+
+
 class Overflowing(torch.nn.Module):
     """Gives infinity for an all-white picture."""
 

@@ -96,6 +96,8 @@ def test_a_run_with_other_source_statistics_is_another_run(tmp_path):
     results.write(spec, {"kind": "owttt run", "format": 2, "fingerprints": prints, "adapter": {"source": "s"}})
     assert results.find(spec, prints, "s") is not None
     assert results.find(spec, prints, "t") is None
+    results.write(spec, {"kind": "owttt run", "format": 2, "fingerprints": prints, "adapter": None})
+    assert results.find(spec, prints, "t") is not None, "it does not say"
 
 
 def test_names_of_files_are_safe():

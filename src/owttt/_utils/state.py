@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 _OPTIMIZER: Final = "optimizer."
+_TEMPORARY: Final = "_owttt_temporary"
+_Hook = TypeVar("_Hook", bound=Callable[..., Any])
 
 
 def collect(module: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, Tensor]:
@@ -48,11 +51,17 @@ class Shadow:
         return self._tensors
 
 
+def temporary(hook: _Hook) -> _Hook:
+    """Mark a hook as one that is there during a call only; should an interruption leave it behind, it is removed."""
+    setattr(hook, _TEMPORARY, True)
+    return hook
+
+
 class Mechanics:
     """What of modules is no tensor and must come back too: hooks, modes, momenta, buffers that a context put aside.
 
     An interruption may come between registering a hook and the `try` that would remove it. Hooks that somebody else
-    registered are seen with `see_hooks`, and stay.
+    registered before a call, seen with `see_hooks`, stay.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -63,22 +72,39 @@ class Mechanics:
 
     def see_hooks(self) -> None:
         """Note which hooks there are, nothing being under way."""
-        self._hooks = [
-            (hooks, set(hooks)) for part, _ in self._parts for hooks in (part._forward_hooks, part._forward_pre_hooks)
-        ]
+        self._hooks = {hooks_id: set(hooks) for hooks_id, hooks, _ in self._all_hooks()}
+
+    def remove_temporary(self) -> None:
+        """Remove hooks that a call left behind."""
+        for _, hooks, options in self._all_hooks():
+            _remove(hooks, options, [key for key, hook in hooks.items() if hasattr(hook, _TEMPORARY)])
+
+    def _all_hooks(self) -> Iterator[tuple[tuple[int, str], dict[int, Any], list[dict[int, Any]]]]:
+        """Yield the hooks of every part, named by its place, and what is kept of the options of each."""
+        for place, (part, _) in enumerate(self._parts):
+            yield (place, "before"), part._forward_pre_hooks, [part._forward_pre_hooks_with_kwargs]
+            after = [part._forward_hooks_with_kwargs, part._forward_hooks_always_called]
+            yield (place, "after"), part._forward_hooks, after
 
     def put_back(self, tensors: dict[str, Tensor]) -> None:
         """Put everything back; `tensors` have the values of buffers that are gone."""
         for part, mode in self._parts:
             part.training = mode
-        for now, then in self._hooks:
-            for key in [key for key in now if key not in then]:
-                del now[key]
+        self.remove_temporary()
+        for hooks_id, hooks, options in self._all_hooks():
+            _remove(hooks, options, [key for key in hooks if key not in self._hooks[hooks_id]])
         for layer, momentum in self._momenta:
             layer.momentum = momentum
         for part, name, full in self._buffers:
             if part._buffers.get(name) is None:
                 part._buffers[name] = tensors[full].clone()
+
+
+def _remove(hooks: dict[int, Any], options: list[dict[int, Any]], keys: list[int]) -> None:
+    for key in keys:
+        del hooks[key]
+        for option in options:
+            option.pop(key, None)
 
 
 def _buffers(module: nn.Module) -> list[tuple[nn.Module, str, str]]:

@@ -92,7 +92,7 @@ class Adapter(nn.Module):
         self._lock = Lock()
         self._background = Background()
         self._failures = 0
-        """How many tries to learn raised an error since the last that did not."""
+        """How many tries to learn from samples that were gathered raised an error since the last that did not."""
 
     def forward(self, x: Tensor | Mapping[str, Tensor]) -> Prediction:
         """Predict a batch and adapt to it, in the adapter's order.
@@ -158,14 +158,14 @@ class Adapter(nn.Module):
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled, once what it was doing is finished."""
+        """Return what is pickled, once what it was doing is finished; other threads must not call it meanwhile."""
         with self._turn():
             return dict(self.__dict__)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
         """Hold the adapter, once what it was doing is finished."""
-        with self._lock:
+        with self._lock, self._states.without_leftovers():
             self._background.wait()
             yield
 
@@ -190,10 +190,10 @@ class Adapter(nn.Module):
                 already.
             TypeError: The name is no text.
         """
-        if not isinstance(name, str):
-            raise TypeError(f"The name of a class is text, got {type(name).__name__}.")
         with self._turn(), self._states.undone_on_error():
             self._agree_on(name)
+            if not isinstance(name, str):
+                raise TypeError(f"The name of a class is text, got {type(name).__name__}.")
             if name in (self.classes or ()):
                 raise ValueError(f"{name!r} is the name of a class that the model was trained on.")
             batch, _ = taken(samples, self.method.network, self.method.source)
@@ -274,6 +274,7 @@ class Adapter(nn.Module):
         with self._turn():
             self._states.resume(tensors, str(path))
             self._states.begin_with(PROMOTED)
+            self._failures = 0
         return self
 
     @property
@@ -348,12 +349,12 @@ class Adapter(nn.Module):
 
     def _learned(self, before: dict[str, Tensor], batch: Any, out: Forward, verdict: Verdict) -> bool:
         """Adapt to a batch that was answered, and say whether the new state was kept."""
-        with self._states.undone_on_error(before), self._noticing_failure():
+        with self._states.undone_on_error(before), self._noticing_failure(batch):
             self._adapt(batch, out, verdict)
             wrong = self._implausible()
             collapsed = not wrong and self._collapsed(batch, out)
         if wrong:
-            self._take_back(before, wrong)
+            self._take_back(before, batch, wrong)
         return not wrong and not collapsed
 
     def _adapted_then_predicted(self, batch: Any) -> Prediction:
@@ -363,7 +364,7 @@ class Adapter(nn.Module):
                 return self._remembered(self._prediction(*self._judged(batch, self.detector, graph=False)))
         with self._states.undone_on_error() as before:
             judged = self._judged(batch, self.training_detector, graph=self.method.backpropagates)
-            with self._noticing_failure():
+            with self._noticing_failure(batch):
                 self._adapt(batch, *judged)
             wrong = self._implausible()
             if not wrong:
@@ -373,17 +374,14 @@ class Adapter(nn.Module):
                     return replace(answer, learned=not self._collapsed(batch, out))
                 except _Outliers:
                     wrong = "features after the update"
-        self._take_back(before, wrong)
+        self._take_back(before, batch, wrong)
         return replace(self._answer(batch), learned=False)
 
     def _adapt(self, batch: Any, out: Forward, verdict: Verdict) -> None:
         """Let the method learn; on rails from enough samples at a time, and in steps that fit their number.
 
-        Samples of a promoted class are unknown to the network, and are learned from as such. After two errors in a row
-        samples that were gathered are dropped: they may be why, and every try from now on would fail.
+        Samples of a promoted class are unknown to the network, and are learned from as such.
         """
-        if self._failures >= TRIES:
-            self._drop_gathered()
         if self.rails is not None:
             enough = self.rails.enough(batch)
             if enough is None:
@@ -420,26 +418,36 @@ class Adapter(nn.Module):
         out: Forward = torch.func.functional_call(network, weights, (batch,), tie_weights=False)
         return out.cosines(self.method.source.prototypes).argmax(dim=1)
 
-    def _take_back(self, before: dict[str, Tensor], wrong: str) -> None:
+    def _take_back(self, before: dict[str, Tensor], batch: Any, wrong: str) -> None:
         """Undo an update that led to something implausible; samples that were gathered for it are not tried again."""
         self._states.go_back(before)
-        self._drop_gathered()
+        for gathered in self._gathered_for(batch):
+            gathered.clear()
         self._tell("rolled back", f"{wrong} not finite, or grown beyond reason")
 
     @contextmanager
-    def _noticing_failure(self) -> Iterator[None]:
-        """Count errors of learning."""
+    def _noticing_failure(self, batch: Any) -> Iterator[None]:
+        """Count errors in a row of learning from samples that were gathered; after `TRIES` these are dropped.
+
+        They may be why, and every try from then on would fail.
+        """
+        gathered = self._gathered_for(batch)
+        if gathered and self._failures >= TRIES:
+            self._failures = 0
+            for part in gathered:
+                part.clear()
         try:
             yield
-            self._failures = 0
         except Exception:
-            self._failures += 1
+            self._failures += bool(gathered)
             raise
+        if gathered:
+            self._failures = 0
 
-    def _drop_gathered(self) -> None:
-        for part in self.modules():
-            if isinstance(part, Gathered):
-                part.clear()
+    def _gathered_for(self, batch: Any) -> list[Gathered]:
+        """Return where samples were gathered that a batch is added to."""
+        gathered = [part for part in self.modules() if isinstance(part, Gathered) and len(part)]
+        return [part for part in gathered if len(batch) < part.size]
 
     def _implausible(self) -> str:
         """Return the name of a tensor that must not be kept, or an empty one."""

@@ -17,6 +17,9 @@ from owttt.detector import Evidence, NamedScore
 KIND: Final = "adapter state"
 EXPLAINED: Final = "detector.explained."
 """In the names of tensors that states from before there were strangers do not have."""
+RENAMED: Final = {"method.present": "method.in_use.value"}
+GONE: Final = ("promoted.variances",)
+"""What tensors were called in earlier states, and those that nobody needs any more."""
 
 
 def writer(path: str | Path, tensors: dict[str, Tensor], config: Mapping[str, Any]) -> Callable[[], object]:
@@ -44,7 +47,8 @@ def read(path: str | Path, config: Mapping[str, Any], initial: Mapping[str, Tens
     if different:
         pairs = "; ".join(f"{name}: file {theirs.get(name)!r}, here {mine.get(name)!r}" for name in different)
         raise ValueError(f"{path}: the state of an adapter made differently. {pairs}.")
-    return {name: value for name, value in initial.items() if EXPLAINED in name} | tensors
+    named = {RENAMED.get(name, name): value for name, value in tensors.items() if name not in GONE}
+    return {name: value for name, value in initial.items() if EXPLAINED in name} | named
 
 
 def name_of(plug: Callable[..., Tensor]) -> Any:

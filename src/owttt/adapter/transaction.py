@@ -54,9 +54,19 @@ class States:
             raise interrupted
 
     def begin_anew(self) -> None:
-        """Put the state of the beginning back."""
+        """Put the state of the beginning back; hooks of others stay."""
+        self._mechanics.remove_temporary()
         self._mechanics.see_hooks()
         self.go_back(self.initial)
+
+    @contextmanager
+    def without_leftovers(self) -> Iterator[None]:
+        """Whatever goes wrong inside, remove hooks that were there for a call only."""
+        try:
+            yield
+        except BaseException:
+            self._mechanics.remove_temporary()
+            raise
 
     def resume(self, tensors: dict[str, Tensor], origin: str) -> None:
         """Go on from a state that was saved; raises a ValueError, and changes nothing, if it does not fit."""

@@ -51,7 +51,7 @@ def execute_on_ray(
         if found:
             yield Done(spec, found[1], found[0].relative_to(folder).as_posix(), fresh=False)
         else:
-            ready[spec.digest] = (spec, prints)
+            ready[spec.digest] = (spec, prints | {"source": run.source})
     if ready:
         with connected(ray, address) as ours:
             yield from _sent(ray, list(ready.values()), results, cpus, cancel=not ours)
@@ -105,4 +105,4 @@ def _task(description: dict[str, Any], cpus: int) -> tuple[dict[str, Any], RunRe
     for name in {data.plain for data in spec.stream.data_names} & catalog().keys():
         get(name)
     prepared = Run(spec)
-    return prepared.fingerprints, prepared.do(lambda done, _: done)
+    return prepared.fingerprints | {"source": prepared.source}, prepared.do(lambda done, _: done)

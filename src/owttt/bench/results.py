@@ -40,7 +40,7 @@ class Results:
         """
         for path in (self.path(spec), self._first_path(spec)):
             record = whole_run(path, "The run is made again.") if path else None
-            if not path or not record or record.get("adapter", {}).get("source", source) != source:
+            if not path or not record or (record.get("adapter") or {}).get("source", source) != source:
                 continue
             if (record.get("fingerprints"), record.get("format")) == (fingerprints, FORMAT):
                 return path, record

@@ -230,7 +230,7 @@ class Plus(Method):
         if not bool(raw.isfinite().all()) or (int(self.waiting) and self._looks_the_same(raw)):
             return self._remembered(raw)
         source = self._tried(x, self.normalization.source)
-        in_use = source if bool((self.present == source.statistics).all()) else self._tried(x, self.present)
+        in_use = source if self.normalization.is_source(self.present) else self._tried(x, self.present)
         part = torch.zeros(len(x), dtype=torch.long, device=raw.device)
         split = self._split(x, raw, part == 0, source, in_use)
         for number in range(1, PARTS + 1):

@@ -12,6 +12,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
+from owttt._utils.state import temporary
 from owttt.functional import fresh_autocast
 from owttt.network.inputs import Batch, call, first_argument, tensors_of
 from owttt.network.ranks import Ranks
@@ -161,11 +162,10 @@ def _unchanged(x: Batch) -> Iterator[None]:
 def _recording(module: nn.Module, kind: str, seen: list[Any]) -> Iterator[None]:
     """While open, note what goes into (or comes out of) a module."""
     if kind == "input":
-        handle = module.register_forward_pre_hook(
-            lambda _, args, kwargs: seen.append(first_argument(args, kwargs)), with_kwargs=True
-        )
+        before = temporary(lambda _, args, kwargs: seen.append(first_argument(args, kwargs)))
+        handle = module.register_forward_pre_hook(before, with_kwargs=True)
     else:
-        handle = module.register_forward_hook(lambda _, __, output: seen.append(output))
+        handle = module.register_forward_hook(temporary(lambda _, __, output: seen.append(output)))
     try:
         yield
     finally:

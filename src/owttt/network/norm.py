@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from owttt._utils.state import temporary
 from owttt.functional import wide
 from owttt.network.inputs import first_argument, with_first_argument
 from owttt.network.ranks import Ranks
@@ -161,12 +162,13 @@ def _hooked(
 ) -> Iterator[None]:
     """While open, show `before` what layers are given, and let it give them something else."""
 
+    @temporary
     def hook(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         instead = before(layer, first_argument(args, kwargs))
         return None if instead is None else with_first_argument(args, kwargs, instead)
 
     handles = [layer.register_forward_pre_hook(hook, with_kwargs=True) for layer in layers]
-    handles += [layer.register_forward_hook(after) for layer in layers]
+    handles += [layer.register_forward_hook(temporary(after)) for layer in layers]
     try:
         yield
     finally:

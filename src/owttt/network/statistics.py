@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from owttt._utils.state import temporary
 from owttt.functional import floating, wide
 from owttt.network.features import FeatureExtractor
 from owttt.network.inputs import Batch, first_argument, tensors_of
@@ -47,6 +48,10 @@ class Normalization(ABC):
     def source(self) -> Tensor:
         """The statistics `(2, C)` that the network came with."""
 
+    def is_source(self, statistics: Tensor) -> bool:
+        """Whether these are the statistics that the network came with."""
+        return bool((statistics == self.source).all())
+
     @abstractmethod
     def run(self, x: Batch, statistics: Tensor) -> Forward:
         """Run the network with these statistics."""
@@ -71,6 +76,11 @@ class LayerStatistics(Normalization):
         means, variances = zip(*((layer.running_mean, layer.running_var) for layer in self.layers), strict=True)
         return wide(torch.stack((torch.cat(means), torch.cat(variances))))
 
+    def is_source(self, statistics: Tensor) -> bool:
+        """Whether these are what the layers have, in the layers' precision."""
+        kept = self.layers[0].running_mean
+        return kept is not None and bool((statistics.to(kept.dtype) == self.source).all())
+
     def run(self, x: Batch, statistics: Tensor) -> Forward:
         """Run the network with these in the place of its running statistics."""
         with own_statistics(self.layers):
@@ -82,6 +92,7 @@ class LayerStatistics(Normalization):
     def measure(self, x: Batch) -> tuple[Tensor, Forward]:
         """Run the network, every layer with the statistics of what it is given."""
 
+        @temporary
         def before(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             given = first_argument(args, kwargs)
             shared = sharing(self.network) is not None
@@ -143,6 +154,7 @@ def looks(network: FeatureExtractor, x: Batch) -> Tensor:
     """
     seen: list[Tensor] = []
 
+    @temporary
     def before(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         given: Tensor = first_argument(args, kwargs)
         values = given.movedim(-1, 1) if isinstance(layer, nn.LayerNorm | nn.RMSNorm) else given
