@@ -98,7 +98,8 @@ def choose(results: Path, project: Path, add: list[str], drop: list[str]) -> tup
         for path, run in runs(table):
             if path not in chosen:
                 raise FileNotFoundError(f"{results}: {path}, a record of {name}, is missing.")
-            if "metrics" in run and json.loads(chosen[path])["metrics"] != run["metrics"]:
+            metrics = json.loads(chosen[path])["metrics"]
+            if any(metrics.get(metric) != value for metric, value in run.get("metrics", {}).items()):
                 raise ValueError(f"{path} is not the record that {name} was made of; make that table anew, and add it.")
     return chosen, {path: record for path, record in (begun | fresh).items() if path not in chosen}
 
