@@ -90,7 +90,7 @@ def choose(results: Path, project: Path, add: list[str], drop: list[str]) -> tup
     begun = unzipped([path for path in archives if path.name == BEGUN])
     paths = [path for path in results.rglob("*.json") if path.parent.name not in ("tables", "figures")]
     fresh = {path.relative_to(results).as_posix(): path.read_bytes() for path in paths}
-    without_table = {path: record for path, record in packed.items() if path not in referred(now)}
+    without_table = {path: fresh.get(path, record) for path, record in packed.items() if path not in referred(now)}
     there = begun | fresh | packed
     chosen = without_table | {path: there[path] for path in referred(stay) if path in there}
     chosen |= {path: (begun | packed | fresh)[path] for path in referred(added) if path in there}
