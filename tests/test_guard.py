@@ -502,7 +502,7 @@ def test_only_what_was_gathered_for_a_step_is_dropped_when_it_fails(tmp_path):
         except RuntimeError:
             failures += 1
     assert failures == 2, "large batches in between change nothing"
-    adapter._failures = 2
+    adapter._tries._failures = 2
     adapter.restore(tmp_path / "state.safetensors"), twin.restore(tmp_path / "state.safetensors")
     for start in range(100, 140, 8):
         adapter(x[start : start + 8]), twin(x[start : start + 8])

@@ -25,10 +25,10 @@ from owttt.adapter.guard import Event, Log, implausible_features, implausible_in
 from owttt.adapter.promoted import Promoted
 from owttt.adapter.rails import Rails, pace
 from owttt.adapter.transaction import States
+from owttt.adapter.tries import Tries
 from owttt.detector import Detector, Score, Threshold
 from owttt.functional import autocasting, effective_classes
 from owttt.methods.base import Method
-from owttt.methods.gathering import Gathered
 from owttt.network.inputs import tensors_of
 from owttt.types import ADAPT_THEN_PREDICT, PREDICT_THEN_ADAPT, Forward, Order, Prediction, Verdict
 
@@ -37,8 +37,6 @@ PROMOTED: Final = "promoted."
 """What the names of the network's tensors begin with, in an adapter's state, and those of promoted classes."""
 TOGETHER: Final = 256
 """Samples that a promoted class is run through the network in."""
-TRIES: Final = 2
-"""Errors in a row after which samples that were gathered are not tried again."""
 TIDY: Final = 2048
 """Samples after which freed memory is given back."""
 Classifier = Literal["prototypes", "head"]
@@ -91,8 +89,7 @@ class Adapter(nn.Module):
         self._log = Log()
         self._lock = Lock()
         self._background = Background()
-        self._failures = 0
-        """How many tries to learn from samples that were gathered raised an error since the last that did not."""
+        self._tries = Tries(self)
 
     def forward(self, x: Tensor | Mapping[str, Tensor]) -> Prediction:
         """Predict a batch and adapt to it, in the adapter's order.
@@ -234,7 +231,7 @@ class Adapter(nn.Module):
         with self._turn():
             self._states.begin_anew()
             self._log = Log()
-            self._failures = 0
+            self._tries.forget()
 
     @property
     def events(self) -> list[Event]:
@@ -274,7 +271,7 @@ class Adapter(nn.Module):
         with self._turn():
             self._states.resume(tensors, str(path))
             self._states.begin_with(PROMOTED)
-            self._failures = 0
+            self._tries.forget()
         return self
 
     @property
@@ -349,7 +346,7 @@ class Adapter(nn.Module):
 
     def _learned(self, before: dict[str, Tensor], batch: Any, out: Forward, verdict: Verdict) -> bool:
         """Adapt to a batch that was answered, and say whether the new state was kept."""
-        with self._states.undone_on_error(before), self._noticing_failure(batch):
+        with self._states.undone_on_error(before), self._tries.one(batch):
             self._adapt(batch, out, verdict)
             wrong = self._implausible()
             collapsed = not wrong and self._collapsed(batch, out)
@@ -364,7 +361,7 @@ class Adapter(nn.Module):
                 return self._remembered(self._prediction(*self._judged(batch, self.detector, graph=False)))
         with self._states.undone_on_error() as before:
             judged = self._judged(batch, self.training_detector, graph=self.method.backpropagates)
-            with self._noticing_failure(batch):
+            with self._tries.one(batch):
                 self._adapt(batch, *judged)
             wrong = self._implausible()
             if not wrong:
@@ -421,33 +418,8 @@ class Adapter(nn.Module):
     def _take_back(self, before: dict[str, Tensor], batch: Any, wrong: str) -> None:
         """Undo an update that led to something implausible; samples that were gathered for it are not tried again."""
         self._states.go_back(before)
-        for gathered in self._gathered_for(batch):
-            gathered.clear()
+        self._tries.drop(batch)
         self._tell("rolled back", f"{wrong} not finite, or grown beyond reason")
-
-    @contextmanager
-    def _noticing_failure(self, batch: Any) -> Iterator[None]:
-        """Count errors in a row of learning from samples that were gathered; after `TRIES` these are dropped.
-
-        They may be why, and every try from then on would fail.
-        """
-        gathered = self._gathered_for(batch)
-        if gathered and self._failures >= TRIES:
-            self._failures = 0
-            for part in gathered:
-                part.clear()
-        try:
-            yield
-        except Exception:
-            self._failures += bool(gathered)
-            raise
-        if gathered:
-            self._failures = 0
-
-    def _gathered_for(self, batch: Any) -> list[Gathered]:
-        """Return where samples were gathered that a batch is added to."""
-        gathered = [part for part in self.modules() if isinstance(part, Gathered) and len(part)]
-        return [part for part in gathered if len(batch) < part.size]
 
     def _implausible(self) -> str:
         """Return the name of a tensor that must not be kept, or an empty one."""
