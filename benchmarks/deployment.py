@@ -1,14 +1,14 @@
 """What a deployment meets: where adapting is worse than not adapting, and what every part of `owttt+` gives.
 
     python benchmarks/deployment.py [--models cifar10-resnet26,cifar10-vit,…] [--known 512] [--results out/deployment]
-    python benchmarks/deployment.py --ablation
+    python benchmarks/deployment.py --ablation [--rows "owttt+,no memory"] [--batch-size 64]
 
 The grid has the five looks and six unknown sets that were kept aside while `owttt+` and the threshold by evidence were
 made (docs/research says what was seen of them all the same), in shares of 0, 5, 20 and 50 %. Rows run as `wrap` does
 by default, but for the last, which is the paper's. Streams are short: 5 % are 27 unknown samples, and a rate among
 these is known to within 10 points. How many of the streams in which a row is behind are so by more than chance is
-told, too. The ablation switches off one part of `owttt+` at a time, on looks
-and sets that it was made on. Runs are kept in the results folder: what is there is not run again.
+told, too. The ablation switches off one part of `owttt+` at a time, on looks and sets that it was made on. Runs are
+kept in the results folder: what is there is not run again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ SVHN, TINY = "npz:svhn_test10k.npz", "npz:tinyimagenet_val.npz"
 LOOKS = ("snow", "gaussian_noise", "defocus_blur", "contrast", "jpeg_compression")
 SHARES = {5: 1 / 19, 20: 1 / 4, 50: 1.0}
 """Percent of unknown samples, and how many that is for each known one."""
-DEVELOPED_ON = (("fog", "speckle_noise"), ("npz:emnist_letters_test.npz", "npz:dtd10_64.npz"))
+DEVELOPED_ON = (
+    ("fog", "speckle_noise"),
+    ("npz:emnist_letters_test.npz", "npz:dtd10_64.npz", "npz:imagenette_val.npz"),
+)
 FEW = ("MNIST", "SVHN", "Tiny-ImageNet")
 """The sets that also come in small shares."""
 WORSE_THAN_TEST, WORSE_THAN_BN = 0.5, 1.0
@@ -60,11 +63,11 @@ class Row:
 
 
 ROWS = (
-    Row("test, Otsu", "test", "adaptive"),
+    Row("test with Otsu", "test", "adaptive"),
     Row("test", "test"),
     Row("bn", "bn"),
     Row("owttt+", "owttt+"),
-    Row("owttt, the paper's", "owttt", "adaptive", paper=True),
+    Row("owttt as published", "owttt", "adaptive", paper=True),
 )
 ABLATION = (
     Row("test", "test"),
@@ -87,19 +90,19 @@ def held_out(known: str) -> dict[str, tuple[str, ...]]:
     return {title: (name,) for title, name in single.items()} | {"mixed": ("noise", "mnist", SVHN)}
 
 
-def streams(known: str, number: int, chosen: Iterable[str], *, ablation: bool) -> Iterator[tuple[Stream, StreamSpec]]:
-    """Yield every stream of the grid, by what it is."""
+def streams(base: StreamSpec, chosen: Iterable[str], *, ablation: bool) -> Iterator[tuple[Stream, StreamSpec]]:
+    """Yield every stream of the grid, by what it is; all have the known set and the sizes of `base`."""
     looks = DEVELOPED_ON[0] if ablation else chosen
-    sets = {name: (name,) for name in DEVELOPED_ON[1]} if ablation else held_out(known)
+    sets = {name: (name,) for name in DEVELOPED_ON[1]} if ablation else held_out(base.known)
     for look in looks:
-        base = StreamSpec(known=known, corruptions=(look,), num_samples=number, repeat=True)
-        yield (look, "nothing", 0), replace(base, ratio=0.0)
+        known = replace(base, corruptions=(look,))
+        yield (look, "nothing", 0), replace(known, ratio=0.0)
         for title, names in sets.items():
             under = tuple(name.replace("@same", f"@{look}") for name in names)
             for percent, ratio in SHARES.items():
                 if percent < 50 and not ablation and title not in FEW:
                     continue
-                yield (look, title, percent), replace(base, unknown=under, ratio=ratio)
+                yield (look, title, percent), replace(known, unknown=under, ratio=ratio)
 
 
 def run_of(row: Row, model: str, stream: StreamSpec) -> RunSpec:
@@ -111,9 +114,10 @@ def run_of(row: Row, model: str, stream: StreamSpec) -> RunSpec:
 def measured(model: str, rows: Iterable[Row], chosen: argparse.Namespace) -> dict[str, Cells]:
     """Run all rows on all streams; return the metrics of those that could be run, in percent."""
     known = "cifar100" if "cifar100" in model else "cifar10"
+    base = StreamSpec(known=known, num_samples=chosen.known, batch_size=chosen.batch_size, repeat=True)
     specs = {
         run_of(row, model, stream).digest: (row.title, what, run_of(row, model, stream))
-        for what, stream in streams(known, chosen.known, chosen.looks.split(","), ablation=chosen.ablation)
+        for what, stream in streams(base, chosen.looks.split(","), ablation=chosen.ablation)
         for row in rows
     }
     found: dict[str, Cells] = defaultdict(dict)
@@ -216,11 +220,17 @@ def main() -> None:
     parser.add_argument("--known", type=int, default=512, help="known samples per stream")
     parser.add_argument("--looks", default=",".join(LOOKS), help="some of the grid's looks, with commas")
     parser.add_argument("--ablation", action="store_true", help="one part of owttt+ less at a time")
+    parser.add_argument("--rows", help="some of the rows by their titles, with commas")
+    parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--results", type=Path, default=Path("out/deployment"))
     parser.add_argument("--jobs", type=int, default=1)
     chosen = parser.parse_args()
+    rows = {row.title: row for row in (ABLATION if chosen.ablation else ROWS)}
+    titles = chosen.rows.split(",") if chosen.rows else list(rows)
+    if unheard := set(titles) - rows.keys():
+        parser.error(f"--rows are some of {', '.join(rows)}; there is no {', '.join(sorted(unheard))}.")
     for model in chosen.models.split(","):
-        told = summary(measured(model, ABLATION if chosen.ablation else ROWS, chosen))
+        told = summary(measured(model, [rows[title] for title in titles], chosen))
         Console().print(table(model, told))
         kind = "ablation" if chosen.ablation else "grid"
         write_json(chosen.results / f"{kind}-{Path(model).name}.summary", {"model": model, "rows": told})
