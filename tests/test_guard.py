@@ -409,6 +409,35 @@ def test_the_answer_is_there_before_it_is_learned(monkeypatch):
     assert adapter._log.batches == 1
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda adapter: adapter.watch(),
+        lambda adapter: adapter.state_dict(),
+        lambda adapter: adapter.load_state_dict({}, strict=False),
+        lambda adapter: adapter.to("cpu"),
+    ],
+    ids=["watch", "state_dict", "load_state_dict", "to"],
+)
+def test_whoever_uses_an_adapter_waits_until_it_has_learned(monkeypatch, use):
+    adapter, twin = made(), made()
+    gate, learn = threading.Event(), adapter.method.adapt
+
+    def waits(x, out, verdict):
+        assert gate.wait(10)
+        learn(x, out, verdict)
+
+    monkeypatch.setattr(adapter.method, "adapt", waits)
+    adapter.predict_then_learn(BATCHES[0]), twin(BATCHES[0])
+    user = threading.Thread(target=use, args=(adapter,))
+    user.start()
+    user.join(0.05)
+    assert user.is_alive(), "it still learns"
+    gate.set()
+    user.join(10)
+    assert same(whole(adapter), whole(twin))
+
+
 def test_an_error_while_learning_comes_with_the_next_call(monkeypatch):
     adapter, twin = made(), made()
     adapter(BATCHES[0]), twin(BATCHES[0])

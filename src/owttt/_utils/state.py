@@ -16,8 +16,8 @@ _Hook = TypeVar("_Hook", bound=Callable[..., Any])
 
 
 def collect(module: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, Tensor]:
-    """Return references to every parameter, buffer and optimizer tensor."""
-    tensors: dict[str, Tensor] = dict(module.state_dict())
+    """Return references to every parameter, buffer and optimizer tensor; an adapter, too, is read as it is now."""
+    tensors: dict[str, Tensor] = dict(nn.Module.state_dict(module))
     if optimizer is not None:
         for index, memory in optimizer.state_dict()["state"].items():
             tensors |= {
@@ -128,7 +128,7 @@ def check(
     tensors: dict[str, Tensor], module: nn.Module, origin: str, optimizer: torch.optim.Optimizer | None = None
 ) -> None:
     """Raise a ValueError unless `tensors` would fit, the optimizer's too, and all are finite; nothing is changed."""
-    expected = {name: (value.shape, value.dtype) for name, value in module.state_dict().items()}
+    expected = {name: (value.shape, value.dtype) for name, value in nn.Module.state_dict(module).items()}
     found = {name: (value.shape, value.dtype) for name, value in tensors.items() if not name.startswith(_OPTIMIZER)}
     wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
     if wrong:
@@ -157,7 +157,7 @@ def _fits(name: str, value: Tensor, optimizer: torch.optim.Optimizer | None) -> 
 def load(tensors: dict[str, Tensor], module: nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
     """Set the whole state to a copy of what `snapshot` returned."""
     own = {name: value for name, value in tensors.items() if not name.startswith(_OPTIMIZER)}
-    module.load_state_dict(own, strict=True)
+    nn.Module.load_state_dict(module, own, strict=True)
     if optimizer is None:
         return
     memory: dict[int, dict[str, Any]] = defaultdict(dict)

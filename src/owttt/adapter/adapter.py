@@ -159,6 +159,22 @@ class Adapter(nn.Module):
         with self._turn():
             return dict(self.__dict__)
 
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the tensors of the state as any module does, once what it was doing is finished; see also `save`."""
+        with self._turn():
+            return super().state_dict(*args, **kwargs)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Take over tensors as any module does, once what it was doing is finished; see also `restore`."""
+        with self._turn():
+            return super().load_state_dict(*args, **kwargs)
+
+    def _apply(self, *args: Any, **kwargs: Any) -> Self:
+        """Move or convert all tensors, once what it was doing is finished."""
+        with self._turn():
+            super()._apply(*args, **kwargs)  # type: ignore[no-untyped-call]
+        return self
+
     @contextmanager
     def _turn(self) -> Iterator[None]:
         """Hold the adapter, once what it was doing is finished."""
@@ -245,8 +261,9 @@ class Adapter(nn.Module):
         their shares, up to K where all are as frequent. A network that collapses answers with one or two classes,
         whatever it is shown; so does one whose stream has only these.
         """
-        effective = effective_classes(self.recent.values.long(), self.method.source.num_classes)
-        return {"classes": round(effective, 2), "events": self._log.told, **self.method.watch()}
+        with self._turn():
+            effective = effective_classes(self.recent.values.long(), self.method.source.num_classes)
+            return {"classes": round(effective, 2), "events": self._log.told, **self.method.watch()}
 
     def save(self, path: str | Path) -> None:
         """Write the complete state (weights, optimizer, windows, pool, Gaussians) to a safetensors file, atomically.
