@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, Self, final, get_args
+from typing import Any, Final, Self, final, get_args
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +17,11 @@ from owttt._utils.allocator import give_back_freed_memory
 from owttt._utils.background import Background
 from owttt._utils.locks import Lock
 from owttt._utils.queue import Queue
-from owttt._utils.warning import warn
 from owttt.adapter import saving
-from owttt.adapter.answers import answers, part_of, rejections, with_promoted, with_rejected
+from owttt.adapter.answering import Answering, Classifier, Outliers
+from owttt.adapter.answers import part_of
 from owttt.adapter.batches import taken
-from owttt.adapter.guard import Event, Log, implausible_features, implausible_inputs, implausible_state
+from owttt.adapter.guard import Event, Log, implausible_features, implausible_state
 from owttt.adapter.promoted import Promoted
 from owttt.adapter.rails import Rails, pace
 from owttt.adapter.transaction import States
@@ -29,7 +29,6 @@ from owttt.adapter.tries import Tries
 from owttt.detector import Detector, Score, Threshold
 from owttt.functional import autocasting, effective_classes
 from owttt.methods.base import Method
-from owttt.network.inputs import tensors_of
 from owttt.types import ADAPT_THEN_PREDICT, PREDICT_THEN_ADAPT, Forward, Order, Prediction, Verdict
 
 NETWORK: Final = "method.network."
@@ -39,8 +38,6 @@ TOGETHER: Final = 256
 """Samples that a promoted class is run through the network in."""
 TIDY: Final = 2048
 """Samples after which freed memory is given back."""
-Classifier = Literal["prototypes", "head"]
-CLASSIFIERS: Final = get_args(Classifier)
 ORDERS: Final = get_args(Order)
 
 
@@ -73,9 +70,6 @@ class Adapter(nn.Module):
         super().__init__()
         self.method = method
         self.order: Order = order
-        self.classifier = classifier
-        self.classes = classes
-        self.guard = guard
         prototypes = method.source.prototypes
         self.detector = Detector(score, threshold, window, like=prototypes)
         if order == ADAPT_THEN_PREDICT:
@@ -87,6 +81,16 @@ class Adapter(nn.Module):
         self._source = method.source.fingerprint
         self._states = States(self, method.optimizer)
         self._log = Log()
+        self._answering = Answering(
+            method,
+            self.detector,
+            self.promoted,
+            self._log,
+            order=order,
+            classifier=classifier,
+            classes=classes,
+            guard=guard,
+        )
         self._lock = Lock()
         self._background = Background()
         self._tries = Tries(self)
@@ -110,7 +114,7 @@ class Adapter(nn.Module):
                 with self._states.undone_on_error() as before:
                     answer, learn = self._begun(batch, before)
                     return replace(part_of(answer, mine), learned=learn())
-            answer = self._without_outliers(batch, self._adapted_then_predicted)
+            answer = self._answering.without_outliers(batch, self._adapted_then_predicted)
             self._count(len(answer.labels))
             return part_of(answer, mine)
 
@@ -187,7 +191,7 @@ class Adapter(nn.Module):
         """Predict a batch with the model as it is now; nothing is learned or remembered (`events` tells outliers)."""
         with self._turn():
             batch, mine = taken(x, self.method.network, self.method.source)
-            return part_of(self._without_outliers(batch, self._answer), mine)
+            return part_of(self._answering.without_outliers(batch, self._answering.answer), mine)
 
     @torch.inference_mode(False)
     @torch.no_grad()
@@ -211,22 +215,8 @@ class Adapter(nn.Module):
                 raise ValueError(f"{name!r} is the name of a class that the model was trained on.")
             batch, _ = taken(samples, self.method.network, self.method.source)
             parts = [batch[start : start + TOGETHER] for start in range(0, len(batch), TOGETHER)]
-            self.promoted.add(torch.cat([self._plausible_features(part) for part in parts]), name)
+            self.promoted.add(torch.cat([self._answering.features(part) for part in parts]), name)
             self._states.begin_with(PROMOTED)
-
-    def _plausible_features(self, batch: Any) -> Tensor:
-        """Return the features of samples that a class is to be made of."""
-        odd = self._odd_inputs(batch)
-        try:
-            features = self._forward(batch).features
-        except _Outliers as found:
-            odd = odd | found.odd
-        if bool(odd.any()):
-            raise ValueError(
-                f"{int(odd.sum())} of {len(odd)} samples are nothing like the source data; leave them out "
-                "(`predict` says which in `outliers`)."
-            )
-        return features
 
     @torch.inference_mode(False)
     def demote(self, name: str) -> None:
@@ -246,8 +236,13 @@ class Adapter(nn.Module):
         """Put everything back as it was before the first batch; promoted classes stay."""
         with self._turn():
             self._states.begin_anew()
-            self._log = Log()
+            self._log.begin_anew()
             self._tries.forget()
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """The names of the classes that the model was trained on, if it was told."""
+        return self._answering.classes
 
     @property
     def events(self) -> list[Event]:
@@ -301,8 +296,8 @@ class Adapter(nn.Module):
             "score": saving.name_of(self.detector.score),
             "threshold": saving.name_of(self.detector.threshold),
             "window": self.detector.window.capacity,
-            "classifier": self.classifier,
-            "guard": self.guard,
+            "classifier": self._answering.classifier,
+            "guard": self._answering.guard,
             "rails": self.method.on_rails,
             "features": self.method.source.info.feature_point,
             "class_covariance": "diagonal" if self.method.source.diagonal else "full",
@@ -326,33 +321,16 @@ class Adapter(nn.Module):
         if self._log.samples // TIDY > before:
             give_back_freed_memory()
 
-    def _without_outliers(self, batch: Any, answer: Callable[[Any], Prediction]) -> Prediction:
-        """Answer a batch, samples that are nothing like the source data apart: they are rejected and teach nothing."""
-        odd = self._odd_inputs(batch)
-        while not bool(odd.all()):
-            try:
-                return self._joined(answer(batch[~odd] if bool(odd.any()) else batch), odd)
-            except _Outliers as found:
-                odd = odd.masked_scatter(~odd, found.odd)
-        return self._joined(None, odd)
-
-    def _odd_inputs(self, batch: Any) -> Tensor:
-        """Return which samples lie far outside what the source data was."""
-        first = next(iter(tensors_of(batch).values()))
-        if not self.guard or getattr(self.method.network.model, "any_scale", False):
-            return torch.zeros(len(batch), dtype=torch.bool, device=first.device)
-        return implausible_inputs(first, self.method.source)
-
     def _begun(self, batch: Any, before: dict[str, Tensor]) -> tuple[Prediction, Callable[[], bool]]:
         """Answer a batch; return what is left to do: learning from it, which says whether anything was learned."""
         left: list[Callable[[], bool]] = []
 
         def answered(plausible: Any) -> Prediction:
-            out, verdict = self._judged(plausible, self.detector, graph=self.method.backpropagates)
+            out, verdict = self._answering.judged(plausible, self.detector, graph=self.method.backpropagates)
             left.append(partial(self._learned, before, plausible, out, verdict))
-            return self._remembered(self._prediction(out, verdict))
+            return self._remembered(self._answering.prediction(out, verdict))
 
-        answer = self._without_outliers(batch, answered)
+        answer = self._answering.without_outliers(batch, answered)
 
         def learn() -> bool:
             learned = answer.learned and all(step() for step in left)
@@ -375,21 +353,23 @@ class Adapter(nn.Module):
         """Adapt to a batch, then answer it with the new weights; with the old ones if those are not plausible."""
         if not self.method.adapts:
             with self._states.undone_on_error():
-                return self._remembered(self._prediction(*self._judged(batch, self.detector, graph=False)))
+                return self._remembered(
+                    self._answering.prediction(*self._answering.judged(batch, self.detector, graph=False))
+                )
         with self._states.undone_on_error() as before:
-            judged = self._judged(batch, self.training_detector, graph=self.method.backpropagates)
+            judged = self._answering.judged(batch, self.training_detector, graph=self.method.backpropagates)
             with self._tries.one(batch):
                 self._adapt(batch, *judged)
             wrong = self._implausible()
             if not wrong:
                 try:
-                    out, verdict = self._judged(batch, self.detector, graph=False)
-                    answer = self._remembered(self._prediction(out, verdict))
+                    out, verdict = self._answering.judged(batch, self.detector, graph=False)
+                    answer = self._remembered(self._answering.prediction(out, verdict))
                     return replace(answer, learned=not self._collapsed(batch, out))
-                except _Outliers:
+                except Outliers:
                     wrong = "features after the update"
         self._take_back(before, batch, wrong)
-        return replace(self._answer(batch), learned=False)
+        return replace(self._answering.answer(batch), learned=False)
 
     def _adapt(self, batch: Any, out: Forward, verdict: Verdict) -> None:
         """Let the method learn; on rails from enough samples at a time, and in steps that fit their number.
@@ -404,13 +384,13 @@ class Adapter(nn.Module):
                 with torch.set_grad_enabled(self.method.backpropagates):
                     out = self.method(enough)
                 if bool(implausible_features(out.features, self.method.source).any()):
-                    self._tell("outliers", f"the last {len(enough)} samples, gathered, give features beyond reason")
+                    self._log.tell("outliers", f"the last {len(enough)} samples, gathered, give features beyond reason")
                     return
                 detector = self.detector if self.order == PREDICT_THEN_ADAPT else self.training_detector
                 scores = detector.scores(out, self.method.source)
                 batch, verdict = enough, detector.judge(scores, strangers=out.strangers, seen=True)
             self.method.pace = pace(len(batch))
-        self.method.adapt(batch, out, replace(verdict, known=verdict.known & (self._claims(out) < 0)))
+        self.method.adapt(batch, out, replace(verdict, known=verdict.known & (self._answering.claims(out) < 0)))
 
     def _collapsed(self, batch: Any, out: Forward) -> bool:
         """Whether answers have lost their classes; everything is as in the beginning then."""
@@ -420,7 +400,7 @@ class Adapter(nn.Module):
         wrong = self.rails.collapsed(batch, closed, self._original_answers)
         if wrong:
             self._states.go_back(self._states.initial)
-            self._tell("collapsed", f"{wrong}; adaptation began anew")
+            self._log.tell("collapsed", f"{wrong}; adaptation began anew")
         return bool(wrong)
 
     @torch.no_grad()
@@ -436,11 +416,11 @@ class Adapter(nn.Module):
         """Undo an update that led to something implausible; samples that were gathered for it are not tried again."""
         self._states.go_back(before)
         self._tries.drop(batch)
-        self._tell("rolled back", f"{wrong} not finite, or grown beyond reason")
+        self._log.tell("rolled back", f"{wrong} not finite, or grown beyond reason")
 
     def _implausible(self) -> str:
         """Return the name of a tensor that must not be kept, or an empty one."""
-        if not self.guard or not self.method.adapts:
+        if not self._answering.guard or not self.method.adapts:
             return ""
         return implausible_state(self._states.now, self._states.initial, NETWORK)
 
@@ -448,80 +428,6 @@ class Adapter(nn.Module):
         """Remember which classes were seen, for `watch`."""
         self.recent.push(prediction.closed)
         return prediction
-
-    @torch.no_grad()
-    def _answer(self, batch: Any) -> Prediction:
-        """Predict only."""
-        out = self._forward(batch)
-        scores = self.detector.scores(out, self.method.source)
-        return self._prediction(out, self.detector.judge(scores, strangers=out.strangers))
-
-    def _forward(self, x: Any) -> Forward:
-        """Run the network; samples whose features are nothing like the source's are told apart."""
-        out: Forward = self.method(x)
-        if self.guard and bool((odd := implausible_features(out.features, self.method.source)).any()):
-            raise _Outliers(self._by_themselves(x, odd))
-        return out
-
-    @torch.no_grad()
-    def _by_themselves(self, x: Any, odd: Tensor) -> Tensor:
-        """Return which samples are odd with the network's own statistics, if any are.
-
-        With those of the batch, one of them spoils the features of all.
-        """
-        if int(odd.sum()) < 2:
-            return odd
-        alone = implausible_features(self.method.network(x).features, self.method.source)
-        return alone if bool(alone.any()) else odd
-
-    def _joined(self, answer: Prediction | None, odd: Tensor) -> Prediction:
-        """Return the answers of a batch with the outliers in their places."""
-        if answer is not None and not bool(odd.any()):
-            return replace(answer, outliers=odd)
-        self._tell("outliers", f"{int(odd.sum())} of {len(odd)} samples are nothing like the source data")
-        window, source = self.detector.window.values, self.method.source
-        return with_rejected(answer, odd, rejections(len(odd), window, source, len(self.promoted), self.classes))
-
-    def _tell(self, kind: str, detail: str) -> None:
-        """Note what the guard did, and warn the first time."""
-        if not self._log.events:
-            warn(f"Batch {self._log.batches}: {detail} ({kind}). See adapter.events; this is said once.")
-        self._log.add(kind, detail)
-
-    def _judged(self, x: Tensor, detector: Detector, *, graph: bool) -> tuple[Forward, Verdict]:
-        """Run the network and the detector on a batch, and remember its scores."""
-        with torch.set_grad_enabled(graph):
-            out = self._forward(x)
-        scores = detector.scores(out, self.method.source)
-        verdict = detector.judge(scores, strangers=out.strangers)
-        detector.observe(scores, out.strangers)
-        return out, verdict
-
-    def _prediction(self, out: Forward, verdict: Verdict) -> Prediction:
-        """Answer a batch; a score of exactly τ is unknown in the paper, and known in the authors' program."""
-        paper = self.order == PREDICT_THEN_ADAPT
-        unknown = verdict.unknown if paper else verdict.scores > verdict.threshold
-        if verdict.strange is not None:
-            unknown = unknown | verdict.strange
-        prototypes = None if self.classifier == "head" else self.method.source.prototypes
-        answer = answers(out, verdict, unknown, prototypes, self.classes)
-        if not len(self.promoted):
-            return answer
-        names = None if self.classes is None else (*self.classes, *self.promoted.names)
-        nearest = out.cosines(self.method.source.prototypes).amax(dim=1)
-        return with_promoted(answer, self.promoted.ahead(out.features, nearest), names)
-
-    def _claims(self, out: Forward) -> Tensor:
-        """Return which promoted class claims each sample, -1 where none does."""
-        return self.promoted.claims(out.features, out.cosines(self.method.source.prototypes).amax(dim=1))
-
-
-class _Outliers(Exception):  # noqa: N818  (no error: the rest of the batch is answered)
-    """Some samples of a batch have features that are nothing like the source's."""
-
-    def __init__(self, odd: Tensor) -> None:
-        super().__init__()
-        self.odd = odd
 
 
 def _learning(learn: Callable[[], bool], modes: AbstractContextManager[None]) -> None:

@@ -17,6 +17,7 @@ from typing import Final, final
 import torch
 from torch import Tensor
 
+from owttt._utils.warning import warn
 from owttt.functional import floating, wide
 from owttt.source import SourceStats
 from owttt.source.moments import channels
@@ -53,12 +54,17 @@ class Log:
     """Events so far, those no longer kept included."""
     events: deque[Event] = field(default_factory=lambda: deque(maxlen=KEPT_EVENTS))
 
-    def add(self, kind: str, detail: str) -> Event:
-        """Note what was done with the present batch."""
-        event = Event(self.batches, kind, detail)
-        self.events.append(event)
+    def tell(self, kind: str, detail: str) -> None:
+        """Note what was done with the present batch, and warn the first time."""
+        if not self.events:
+            warn(f"Batch {self.batches}: {detail} ({kind}). See adapter.events; this is said once.")
+        self.events.append(Event(self.batches, kind, detail))
         self.told += 1
-        return event
+
+    def begin_anew(self) -> None:
+        """Forget everything."""
+        self.batches = self.samples = self.told = 0
+        self.events.clear()
 
 
 def implausible_inputs(x: Tensor, source: SourceStats) -> Tensor:

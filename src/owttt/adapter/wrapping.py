@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 from owttt._utils.suggest import suggest
-from owttt.adapter.adapter import CLASSIFIERS, ORDERS, Adapter, Classifier
+from owttt.adapter.adapter import ORDERS, Adapter
+from owttt.adapter.answering import CLASSIFIERS, Classifier
 from owttt.detector import (
     DEFAULT_SCORE,
     DEFAULT_THRESHOLD,
