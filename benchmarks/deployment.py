@@ -33,6 +33,7 @@ from owttt.data import StreamSpec
 
 SVHN, TINY = "npz:svhn_test10k.npz", "npz:tinyimagenet_val.npz"
 LOOKS = ("snow", "gaussian_noise", "defocus_blur", "contrast", "jpeg_compression")
+ALL_LOOKS = ",".join(LOOKS)
 SHARES = {5: 1 / 19, 20: 1 / 4, 50: 1.0}
 """Percent of unknown samples, and how many that is for each known one."""
 DEVELOPED_ON = (
@@ -95,14 +96,14 @@ def streams(base: StreamSpec, chosen: Iterable[str], *, ablation: bool) -> Itera
     looks = DEVELOPED_ON[0] if ablation else chosen
     sets = {name: (name,) for name in DEVELOPED_ON[1]} if ablation else held_out(base.known)
     for look in looks:
-        known = replace(base, corruptions=(look,))
-        yield (look, "nothing", 0), replace(known, ratio=0.0)
+        corrupted = replace(base, corruptions=(look,))
+        yield (look, "nothing", 0), replace(corrupted, ratio=0.0)
         for title, names in sets.items():
             under = tuple(name.replace("@same", f"@{look}") for name in names)
             for percent, ratio in SHARES.items():
                 if percent < 50 and not ablation and title not in FEW:
                     continue
-                yield (look, title, percent), replace(known, unknown=under, ratio=ratio)
+                yield (look, title, percent), replace(corrupted, unknown=under, ratio=ratio)
 
 
 def run_of(row: Row, model: str, stream: StreamSpec) -> RunSpec:
@@ -197,6 +198,11 @@ def beyond_chance(cells: Cells, others: Cells) -> int:
     return sum(gap < -CHANCE * errors[what] for what, gap in gaps(cells, others).items())
 
 
+def behind_in_words(numbers: dict[str, Any], other: str) -> str:
+    """Return in how many streams a row is behind another, and in brackets in how many by more than chance."""
+    return f"{len(numbers[f'behind {other}'])} of {numbers['cells']} ({numbers[f'beyond chance behind {other}']})"
+
+
 def table(model: str, told: dict[str, dict[str, Any]]) -> Table:
     """Return a summary as a table."""
     shares = list(next(iter(told.values()))["by percent of unknowns"])
@@ -205,12 +211,15 @@ def table(model: str, told: dict[str, dict[str, Any]]) -> Table:
     shown = Table("", *headings, *last, title=Path(model).name, caption="in brackets: by more than chance")
     for title, numbers in told.items():
         means = [f"{numbers['by percent of unknowns'][share]:.1f}" for share in shares]
-        counts = [
-            f"{len(numbers[f'behind {other}'])} of {numbers['cells']} ({numbers[f'beyond chance behind {other}']})"
-            for other in ("test", "bn")
-        ]
+        counts = [behind_in_words(numbers, other) if other in told else "–" for other in ("test", "bn")]
         shown.add_row(title, *means, f"{numbers['accuracy ignoring rejection']:.1f}", *counts)
     return shown
+
+
+def kind_of(chosen: argparse.Namespace) -> str:
+    """Return what a summary is of, for its name: two of different sizes do not overwrite each other."""
+    kind = "ablation" if chosen.ablation else "grid"
+    return f"{kind}-{chosen.known}x{chosen.batch_size}" + ("-some" if chosen.rows or chosen.looks != ALL_LOOKS else "")
 
 
 def main() -> None:
@@ -218,10 +227,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default="cifar10-resnet26,cifar10-vit,cifar10-resnet11,cifar100-resnet11")
     parser.add_argument("--known", type=int, default=512, help="known samples per stream")
-    parser.add_argument("--looks", default=",".join(LOOKS), help="some of the grid's looks, with commas")
+    parser.add_argument("--looks", default=ALL_LOOKS, help="some of the grid's looks, with commas")
     parser.add_argument("--ablation", action="store_true", help="one part of owttt+ less at a time")
     parser.add_argument("--rows", help="some of the rows by their titles, with commas")
-    parser.add_argument("--batch-size", type=int, default=256)
+    parser.add_argument("--batch-size", type=int, default=256, help="samples per batch")
     parser.add_argument("--results", type=Path, default=Path("out/deployment"))
     parser.add_argument("--jobs", type=int, default=1)
     chosen = parser.parse_args()
@@ -232,8 +241,7 @@ def main() -> None:
     for model in chosen.models.split(","):
         told = summary(measured(model, [rows[title] for title in titles], chosen))
         Console().print(table(model, told))
-        kind = "ablation" if chosen.ablation else "grid"
-        write_json(chosen.results / f"{kind}-{Path(model).name}.summary", {"model": model, "rows": told})
+        write_json(chosen.results / f"{kind_of(chosen)}-{Path(model).name}.summary", {"model": model, "rows": told})
 
 
 if __name__ == "__main__":

@@ -7,12 +7,14 @@ import signal
 import sys
 import threading
 import time
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 from owttt import METHODS, UNKNOWN, Forward, Method, SourceStats, wrap
 from owttt._utils import state
+from owttt._utils.background import Background
 from owttt.adapter.adapter import TIDY
 from owttt.adapter.guard import implausible_features, implausible_inputs, implausible_state
 from tests.world import CLASSES, make_world
@@ -435,7 +437,55 @@ def test_whoever_uses_an_adapter_waits_until_it_has_learned(monkeypatch, use):
     assert user.is_alive(), "it still learns"
     gate.set()
     user.join(10)
+    assert not user.is_alive()
     assert same(whole(adapter), whole(twin))
+
+
+def test_what_learning_runs_may_watch_the_adapter_and_nothing_else(monkeypatch):
+    adapter, twin = made(), made()
+    learn, seen = adapter.method.adapt, []
+
+    def looks(x, out, verdict):
+        seen.extend((adapter.watch(), adapter.state_dict()))
+        for use in (adapter, adapter.predict, lambda x: adapter.half()):
+            with pytest.raises(RuntimeError, match="is learning"):
+                use(x)
+        learn(x, out, verdict)
+
+    monkeypatch.setattr(adapter.method, "adapt", looks)
+    adapter.predict_then_learn(BATCHES[0]), twin(BATCHES[0])
+    adapter.settle()
+    assert len(seen) == 2
+    assert same(whole(adapter), whole(twin))
+
+
+def test_reading_leaves_the_error_of_learning_to_the_next_call(monkeypatch):
+    adapter = made()
+    monkeypatch.setattr(adapter.method, "adapt", lambda x, out, verdict: 1 / 0)
+    adapter.predict_then_learn(BATCHES[0])
+    adapter.watch(), adapter.state_dict()
+    with pytest.raises(ZeroDivisionError):
+        adapter(BATCHES[0])
+
+
+def test_whoever_gives_up_waiting_leaves_the_work_to_be_waited_for():
+    work, gate = Background(), threading.Event()
+    work.run(lambda: gate.wait(10))
+    for error in (TimeoutError, SystemExit):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(work._work, "result", Mock(side_effect=error))
+            with pytest.raises(error):
+                work.wait()
+    assert work._work is not None
+    gate.set()
+    work.wait()
+    assert work._work is None
+
+
+def test_what_was_chosen_cannot_be_changed():
+    for name in ("order", "classifier", "classes", "guard"):
+        with pytest.raises(AttributeError):
+            setattr(made(), name, None)
 
 
 def test_an_error_while_learning_comes_with_the_next_call(monkeypatch):

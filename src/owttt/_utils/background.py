@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent import futures
 from typing import Any, final
 
 
@@ -12,14 +13,15 @@ class Background:
     """Runs one thing; `wait` returns when it is done, and raises what it raised, once."""
 
     def __init__(self) -> None:
-        self._pool: ThreadPoolExecutor | None = None
-        self._work: Future[None] | None = None
+        self._pool: futures.ThreadPoolExecutor | None = None
+        self._work: futures.Future[None] | None = None
+        self._thread: int | None = None
 
     def run(self, work: Callable[[], None]) -> None:
         """Start; what was started before must have been waited for."""
         assert self._work is None
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(1, thread_name_prefix="owttt")
+            self._pool = futures.ThreadPoolExecutor(1, thread_name_prefix="owttt", initializer=self._note_thread)
         self._work = self._pool.submit(work)
 
     def wait(self) -> None:
@@ -28,10 +30,23 @@ class Background:
         if work is not None:
             try:
                 work.result()
-            except KeyboardInterrupt:
+            except BaseException:
                 if not work.done():
                     self._work = work
                 raise
+
+    def finish(self) -> None:
+        """Wait for what was started; what it raised is left for `wait`."""
+        if self._work is not None:
+            futures.wait([self._work])
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the thread that the work is done on."""
+        return threading.get_ident() == self._thread
+
+    def _note_thread(self) -> None:
+        self._thread = threading.get_ident()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Background:
         return Background()

@@ -16,7 +16,11 @@ _Hook = TypeVar("_Hook", bound=Callable[..., Any])
 
 
 def collect(module: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, Tensor]:
-    """Return references to every parameter, buffer and optimizer tensor; an adapter, too, is read as it is now."""
+    """Return references to every parameter, buffer and optimizer tensor.
+
+    Here and below, methods of `nn.Module` are called by that name: an adapter's own wait for the learning that this may
+    be a part of.
+    """
     tensors: dict[str, Tensor] = dict(nn.Module.state_dict(module))
     if optimizer is not None:
         for index, memory in optimizer.state_dict()["state"].items():

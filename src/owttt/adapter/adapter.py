@@ -69,7 +69,6 @@ class Adapter(nn.Module):
     ) -> None:
         super().__init__()
         self.method = method
-        self.order: Order = order
         prototypes = method.source.prototypes
         self.detector = Detector(score, threshold, window, like=prototypes)
         if order == ADAPT_THEN_PREDICT:
@@ -121,8 +120,9 @@ class Adapter(nn.Module):
     def predict_then_learn(self, x: Tensor | Mapping[str, Tensor]) -> Prediction:
         """Do what a call does, and return as soon as the batch is answered; it is learned from on another thread.
 
-        Whatever is done with the adapter next waits until that is finished, so that results are those of calls, bit for
-        bit. An error while learning leaves the adapter as it was before the batch, and is raised then (or by `settle`).
+        Whatever is done with the adapter next waits until that is finished (`events` and `config` do not), so that
+        results are those of calls, bit for bit. An error while learning leaves the adapter as it was before the batch,
+        and is raised by the next call, or by `settle`.
 
         Returns:
             The answer; its `learned` is not known yet, `events` tells of updates that were taken back.
@@ -165,7 +165,7 @@ class Adapter(nn.Module):
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Return the tensors of the state as any module does, once what it was doing is finished; see also `save`."""
-        with self._turn():
+        with self._at_rest():
             return super().state_dict(*args, **kwargs)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
@@ -173,17 +173,32 @@ class Adapter(nn.Module):
         with self._turn():
             return super().load_state_dict(*args, **kwargs)
 
-    def _apply(self, *args: Any, **kwargs: Any) -> Self:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move or convert all tensors, once what it was doing is finished."""
         with self._turn():
-            super()._apply(*args, **kwargs)  # type: ignore[no-untyped-call]
+            super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return self
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Hold the adapter, once what it was doing is finished."""
+        """Hold the adapter, once what it was doing is finished; raises what went wrong with that."""
+        if self._background.is_here:
+            raise RuntimeError("The adapter is learning; what runs inside of that cannot use it (but `watch` it).")
         with self._lock, self._states.without_leftovers():
             self._background.wait()
+            yield
+
+    @contextmanager
+    def _at_rest(self) -> Iterator[None]:
+        """Hold the adapter to read it, once what it was doing is finished; what went wrong with that is raised later.
+
+        Whoever learns may read, and has it already.
+        """
+        if self._background.is_here:
+            yield
+            return
+        with self._lock:
+            self._background.finish()
             yield
 
     @torch.no_grad()
@@ -240,9 +255,24 @@ class Adapter(nn.Module):
             self._tries.forget()
 
     @property
+    def order(self) -> Order:
+        """Whether a batch is predicted before it is learned from, or after."""
+        return self._answering.order
+
+    @property
+    def classifier(self) -> Classifier:
+        """Who decides on the class: the nearest prototype, or the model's own head."""
+        return self._answering.classifier
+
+    @property
     def classes(self) -> tuple[str, ...] | None:
         """The names of the classes that the model was trained on, if it was told."""
         return self._answering.classes
+
+    @property
+    def guard(self) -> bool:
+        """Whether outliers are left out, and implausible updates taken back."""
+        return self._answering.guard
 
     @property
     def events(self) -> list[Event]:
@@ -254,9 +284,10 @@ class Adapter(nn.Module):
 
         `classes` is the effective number of known classes among the last answers, rejected ones included: exp(H) of
         their shares, up to K where all are as frequent. A network that collapses answers with one or two classes,
-        whatever it is shown; so does one whose stream has only these.
+        whatever it is shown; so does one whose stream has only these. It waits for calls of other threads, and until
+        what `predict_then_learn` began is learned.
         """
-        with self._turn():
+        with self._at_rest():
             effective = effective_classes(self.recent.values.long(), self.method.source.num_classes)
             return {"classes": round(effective, 2), "events": self._log.told, **self.method.watch()}
 
@@ -296,8 +327,8 @@ class Adapter(nn.Module):
             "score": saving.name_of(self.detector.score),
             "threshold": saving.name_of(self.detector.threshold),
             "window": self.detector.window.capacity,
-            "classifier": self._answering.classifier,
-            "guard": self._answering.guard,
+            "classifier": self.classifier,
+            "guard": self.guard,
             "rails": self.method.on_rails,
             "features": self.method.source.info.feature_point,
             "class_covariance": "diagonal" if self.method.source.diagonal else "full",
@@ -341,7 +372,7 @@ class Adapter(nn.Module):
 
     def _learned(self, before: dict[str, Tensor], batch: Any, out: Forward, verdict: Verdict) -> bool:
         """Adapt to a batch that was answered, and say whether the new state was kept."""
-        with self._states.undone_on_error(before), self._tries.one(batch):
+        with self._states.undone_on_error(before), self._tries.attempt(batch):
             self._adapt(batch, out, verdict)
             wrong = self._implausible()
             collapsed = not wrong and self._collapsed(batch, out)
@@ -358,7 +389,7 @@ class Adapter(nn.Module):
                 )
         with self._states.undone_on_error() as before:
             judged = self._answering.judged(batch, self.training_detector, graph=self.method.backpropagates)
-            with self._tries.one(batch):
+            with self._tries.attempt(batch):
                 self._adapt(batch, *judged)
             wrong = self._implausible()
             if not wrong:
@@ -420,7 +451,7 @@ class Adapter(nn.Module):
 
     def _implausible(self) -> str:
         """Return the name of a tensor that must not be kept, or an empty one."""
-        if not self._answering.guard or not self.method.adapts:
+        if not self.guard or not self.method.adapts:
             return ""
         return implausible_state(self._states.now, self._states.initial, NETWORK)
 

@@ -31,7 +31,7 @@ class Outliers(Exception):  # noqa: N818  (no error: the rest of the batch is an
 
 @final
 class Answering:
-    """Answers with the method as it is now. Nothing is learned; only `judged` remembers scores.
+    """Answers with the method as it is now; its parts are the adapter's. Nothing is learned, `judged` remembers scores.
 
     With `guard`, samples that are nothing like the source data are rejected, and told of in the log.
     """
@@ -59,13 +59,13 @@ class Answering:
 
     @torch.no_grad()
     def answer(self, batch: Any) -> Prediction:
-        """Predict samples that are no outliers."""
+        """Predict samples; raises `Outliers` if some of them are."""
         out = self._forward(batch)
         scores = self.detector.scores(out, self.method.source)
         return self.prediction(out, self.detector.judge(scores, strangers=out.strangers))
 
     def judged(self, batch: Any, detector: Detector, *, graph: bool) -> tuple[Forward, Verdict]:
-        """Run the network and a detector on samples that are no outliers, and remember their scores."""
+        """Run the network and a detector, and remember the scores; raises `Outliers` if some samples are."""
         with torch.set_grad_enabled(graph):
             out = self._forward(batch)
         scores = detector.scores(out, self.method.source)
@@ -91,12 +91,12 @@ class Answering:
         """Return which promoted class claims each sample, -1 where none does."""
         return self.promoted.claims(out.features, out.cosines(self.method.source.prototypes).amax(dim=1))
 
-    def without_outliers(self, batch: Any, answer: Callable[[Any], Prediction]) -> Prediction:
+    def without_outliers(self, batch: Any, answered: Callable[[Any], Prediction]) -> Prediction:
         """Answer a batch, samples that are nothing like the source data apart: they are rejected and teach nothing."""
         odd = self._odd_inputs(batch)
         while not bool(odd.all()):
             try:
-                return self._joined(answer(batch[~odd] if bool(odd.any()) else batch), odd)
+                return self._joined(answered(batch[~odd] if bool(odd.any()) else batch), odd)
             except Outliers as found:
                 odd = odd.masked_scatter(~odd, found.odd)
         return self._joined(None, odd)

@@ -15,11 +15,15 @@ from torch import nn
 from owttt.methods.gathering import Gathered
 
 TRIES: Final = 2
+"""Errors in a row after which what was gathered is dropped."""
 
 
 @final
 class Tries:
-    """How many tries to learn from gathered samples raised an error since the last that did not."""
+    """How many tries to learn from gathered samples raised an error since the last that did not.
+
+    Samples are gathered where a method, or the rails, had a `Gathered` when they were set up.
+    """
 
     def __init__(self, adapter: nn.Module) -> None:
         self._places = [part for part in adapter.modules() if isinstance(part, Gathered)]
@@ -35,7 +39,7 @@ class Tries:
             place.clear()
 
     @contextmanager
-    def one(self, batch: Any) -> Iterator[None]:
+    def attempt(self, batch: Any) -> Iterator[None]:
         """Try to learn from a batch, and from what was gathered if it is added to that."""
         gathered = bool(self._used(batch))
         if gathered and self._failures >= TRIES:
