@@ -323,8 +323,17 @@ def test_a_limit_on_files_ends_a_campaign_of_processes(specs, tmp_path):
     assert not list((tmp_path / "r").glob("*.part"))
 
 
+@pytest.fixture
+def interruptible():
+    """SIGINT raises, also where a shell started the tests in the background, which ignore it then."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interruption_that_somebody_swallows_is_noticed():
-    before = signal.getsignal(signal.SIGINT)
+    swallowed = False
     with noticing_interruptions() as check:
         check()
         try:
@@ -335,4 +344,4 @@ def test_an_interruption_that_somebody_swallows_is_noticed():
         assert swallowed
         with pytest.raises(KeyboardInterrupt):
             check()
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
