@@ -74,8 +74,6 @@ ABLATION = (
     Row("test", "test"),
     Row("owttt+", "owttt+"),
     Row("nobody is strange", "owttt+", options={"strange": 0.0}),
-    Row("groups are never apart", "owttt+", options={"apart": 0.0}),
-    Row("looks tell nothing", "owttt+", options={"strange": 0.0, "apart": 0.0}),
     Row("all samples give statistics", "owttt+", options={"keep": 1.0}),
     Row("nothing need be known", "owttt+", options={"least": 0.0}),
     Row("no memory", "owttt+", options={"momentum": 1.0}),

@@ -615,7 +615,6 @@ class Plus(Reference):
         momentum=0.3,
         jump=0.1,
         strange=0.4,
-        apart=0.5,
         least=0.1,
         keep=0.5,
         rest=7,
@@ -624,7 +623,7 @@ class Plus(Reference):
     ):
         super().__init__(*args, **options)
         self.momentum, self.jump = momentum, jump
-        self.strange, self.apart, self.least, self.keep, self.chunk = strange, apart, least, keep, chunk
+        self.strange, self.least, self.keep, self.chunk = strange, least, keep, chunk
         self.middle = middle
         self.source_model = copy.deepcopy(self.model)
         self.present = copy.deepcopy(self.model)
@@ -748,9 +747,9 @@ class Plus(Reference):
             self.rested += 1
             return self.present, self.remembered(x)
         points, scale = self.looks(x)
-        part, split, tried = self.parted(x, list(points))
+        part, split = self.parted(x, list(points))
         self.look = (points.mean(dim=0), scale)
-        found, jumped = self.judged(x, part, split, tried)
+        found, jumped = self.judged(x[[i for i, p in enumerate(part) if p == 0]])
         share = len(split["anchor"]) / sum(p == 0 for p in part)
         overall = share * split["likeness"] + (1 - share) * split["others"]
         nothing = max(split["likeness"], overall) < self.least and self.alike >= 3 * self.least
@@ -783,7 +782,7 @@ class Plus(Reference):
             self.held += split["held"]
             part = [number if p == 0 and i not in split["anchor"] else p for i, p in enumerate(part)]
             split = self.split(x, points, part, tried)
-        return part, split, tried
+        return part, split
 
     def unlike(self, split):
         """Whether the others of two groups are strange."""
@@ -831,8 +830,7 @@ class Plus(Reference):
             own = self.measured(x[chosen[0]])
             scores = self.tried(own, x[chosen[0]])
             known = max(self.likeness(scores), self.resemblance(tried, chosen[0]))
-            found = {"anchor": chosen[0], "own": own, "scores": scores}
-            return {**found, "likeness": known, "others": known, "doubt": 0, "held": False}
+            return {"anchor": chosen[0], "likeness": known, "others": known, "doubt": 0, "held": False}
         own = {}
         for index, group in enumerate(chosen):
             if len(group) >= 16:
@@ -843,7 +841,7 @@ class Plus(Reference):
         model, scores = own[index]
         others = self.likeness(self.tried(model, x[rest]))
         known = max(self.likeness(scores), self.resemblance(tried, anchor))
-        found = {"anchor": anchor, "own": model, "scores": scores, "likeness": known, "held": False}
+        found = {"anchor": anchor, "likeness": known, "held": False}
         if 1 - index in own:
             others = max(others, self.likeness(own[1 - index][1]))
             found |= {"own likeness": self.likeness(scores), "own others": others + 2 / len(rest)}
@@ -861,24 +859,19 @@ class Plus(Reference):
             doubt += 1 - 1 / (1 + math.exp(-abs(one - two)))
         return doubt / min(len(anchor), len(rest))
 
-    def judged(self, x, part, split, tried):
-        left = [i for i, p in enumerate(part) if p == 0]
-        apart = split["others"] < self.apart * split["likeness"]
-        anchor = split["anchor"] if apart else left
-        every = self.measured(x[left])
-        scores = self.tried(every, x[left])
+    def judged(self, x):
+        every = self.measured(x)
+        scores = self.tried(every, x)
         share = min(1.0, max(self.keep, 2 * self.likeness(scores)))
         if share < 1:
             limit = float(torch.tensor([s for s, *_ in scores], dtype=torch.float64).quantile(share))
-            every = self.measured(x[[i for i, (s, *_) in zip(left, scores, strict=True) if s <= limit]])
-        models = {"source": self.source_model, "in use": self.present, "every": every, "own": split["own"]}
+            every = self.measured(x[[i for i, (s, *_) in enumerate(scores) if s <= limit]])
+        models = {"source": self.source_model, "in use": self.present, "every": every}
         models["half"] = self.mix(self.source_model, every, 0.5)
-        values = {name: self.tried(model, x[anchor]) for name, model in models.items()}
+        values = {name: self.tried(model, x) for name, model in models.items()}
         names = ["every"]
         if not self.better(values["every"], values["source"], self.jump):
             names.append("half")
-        if apart:
-            names.append("own")
         best = "in use"
         for name in names:
             if all(self.better(values[name], values[other], 0.02) for other in ("source", best)):

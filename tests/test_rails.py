@@ -215,7 +215,7 @@ def test_statistics_of_few_samples_are_mixed_with_the_source_s(method):
 def test_the_threshold_of_a_wrapped_model():
     adapter = wrap(WORLD.model, "test", source=WORLD.source)
     assert adapter.config["threshold"].startswith("Evidence(budget=0.01, quantiles=")
-    quantiles = WORLD.source.score_quantiles()
+    quantiles = WORLD.source.score_quantiles(right=True)
     known = wrap(WORLD.model, "test", source=WORLD.source, threshold=Evidence(budget=0.1))
     assert float(known(WORLD.x).threshold) == pytest.approx(float(quantiles.quantile(0.9)), abs=0.01)
     paper = wrap(WORLD.model, "test", source=WORLD.source, preset="paper")
@@ -228,6 +228,8 @@ def test_the_threshold_of_a_wrapped_model():
         Evidence(budget=1.0)
     with pytest.raises(ValueError, match="increasing"):
         Evidence(quantiles=(0.1, 0.3, 0.2))
+    with pytest.raises(ValueError, match=r"right are at least three increasing numbers.*got 0.3, 0.2\."):
+        Evidence(quantiles=(0.1, 0.2, 0.3), right=(0.3, 0.2))
 
 
 def test_bytes_and_floats_are_gathered_alike():

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import Final, final
+from typing import ClassVar, Final, final
 
 import torch
 from torch import Tensor, nn
@@ -116,44 +116,53 @@ class Fixed:
 class Evidence:
     """A threshold to deploy: split the window where there is evidence of unknown samples, else keep to a budget.
 
-    `budget` is the share of the samples that the statistics were fitted on which it rejects where nothing speaks for
-    unknown ones; of new samples it is two or three times as many if these were the network's own training images.
-    `quantiles` are what source samples score, at equal steps from 0 to 1: `wrap` takes them from the statistics; for a
-    score of your own, give those that you measured.
+    `budget` is the share of right answers that it may cost where nothing speaks for unknown samples, measured on the
+    samples that the statistics were fitted on; of new samples it is up to twice as many if these were the network's own
+    training images. `quantiles` are what source samples score, at equal steps from 0 to 1, and `right` what those score
+    that are classified right: `wrap` takes both from the statistics; for a score of your own, give those that you
+    measured (without `right`, the budget is of all samples).
     """
 
+    version: ClassVar[int] = 2
+    """Counts the changes that alter its numbers: runs of another version are not found again."""
     budget: float = 0.01
     quantiles: tuple[float, ...] = field(default=(), repr=False)
+    right: tuple[float, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.budget < 1:
             raise ValueError(f"budget is a share of the known samples, from 0 to below 1, got {self.budget}.")
-        if self.quantiles and (len(self.quantiles) < 3 or sorted(self.quantiles) != list(self.quantiles)):
-            raise ValueError("quantiles are at least three increasing numbers, from the least score to the largest.")
+        for name, given in (("quantiles", self.quantiles), ("right", self.right)):
+            if given and (len(given) < 3 or sorted(given) != list(given)):
+                raise ValueError(
+                    f"{name} are at least three increasing numbers, from the least score to the largest, got "
+                    f"{', '.join(map(str, given[:5]))}{', …' if len(given) > 5 else ''}."
+                )
 
     def bound(self, score: Score, source: SourceStats) -> Evidence:
         """Return it with the quantiles that the statistics have of a score, unless it has its own."""
         if self.quantiles:
             return self
-        found = source_scores(score, source)
-        if found is None:
+        found, right = (source_scores(score, source, right=only) for only in (False, True))
+        if found is None or right is None:
             raise ValueError(
                 "A threshold by evidence needs to know what source samples score, and the statistics do not say it of "
                 f"this score, {getattr(score, 'name', score)!r}. Fit them again if they are older than 'evidence' is; "
                 "for a score of your own pass threshold=Evidence(quantiles=…), or take another threshold."
             )
-        return replace(self, quantiles=tuple(found.tolist()))
+        return replace(self, quantiles=tuple(found.tolist()), right=tuple(right.tolist()))
 
     def describe(self) -> str:
         """Return what it is, for the record; quantiles as the beginning of their SHA-256."""
-        told = hashlib.sha256(repr(self.quantiles).encode()).hexdigest()[:8]
+        told = hashlib.sha256(repr((self.quantiles, self.right)).encode()).hexdigest()[:8]
         return f"Evidence(budget={self.budget}, quantiles={told})"
 
     def __call__(self, scores: Tensor, explained: float = 0.0) -> Tensor:
         """Return the threshold of a window of scores; distinct strangers, a share of the stream, are no part of it."""
         if not self.quantiles:
             raise ValueError("A threshold by evidence needs the quantiles of source scores; `wrap` gives it these.")
-        found = evidence_threshold(scores, torch.tensor(self.quantiles, dtype=torch.float64), self.budget)
+        source, right = (torch.tensor(one, dtype=torch.float64) for one in (self.quantiles, self.right))
+        found = evidence_threshold(scores, source, self.budget, right if self.right else None)
         if explained < FEW_STRANGERS:
             return found
         return torch.maximum(found, scores.quantile(1 - LEFT_UNKNOWN))
@@ -192,9 +201,9 @@ def score_names() -> list[str]:
     return [*SCORES, *plugins.registered("scores")]
 
 
-def source_scores(score: Score, source: SourceStats) -> Tensor | None:
-    """Return the quantiles of what source samples score, None where the statistics do not know this score."""
-    return source.score_quantiles(score.like or score.name) if isinstance(score, NamedScore) else None
+def source_scores(score: Score, source: SourceStats, *, right: bool = False) -> Tensor | None:
+    """Return the quantiles of what source samples score, all or those classified right; None where that is unknown."""
+    return source.score_quantiles(score.like or score.name, right=right) if isinstance(score, NamedScore) else None
 
 
 def is_unit(score: Score) -> bool:

@@ -108,10 +108,10 @@ def test_float32_scores_are_split_and_compared_in_float32():
     assert int((scores < tau).sum()) == 3
 
 
-def literal_evidence(scores, quantiles, budget):
+def literal_evidence(scores, quantiles, budget, right=None):
     """The formula of the module, step by step."""
 
-    def at(share):
+    def at(share, quantiles=quantiles):
         place = share * (len(quantiles) - 1)
         low = min(int(place), len(quantiles) - 2)
         return quantiles[low] + (place - low) * (quantiles[low + 1] - quantiles[low])
@@ -125,7 +125,7 @@ def literal_evidence(scores, quantiles, budget):
     cut = at(0.5) + (1.5 + 3 * moved) * (at(0.99) - at(0.5))
     split = float(otsu_threshold(torch.tensor([min(s, cut) for s in scores], dtype=torch.float64), unit=False))
     median = (ordered[(number - 1) // 2] + ordered[number // 2]) / 2
-    one_mode = at(1 - budget) + min(max(0, median - at(0.5)), at(0.75) - at(0.5))
+    one_mode = at(1 - budget, right or quantiles) + min(max(0, median - at(0.5)), at(0.75) - at(0.5))
     if split == math.inf:
         return one_mode
     unexplained = sum(1 - sum(s <= at(p) for s in scores) / number / p for p in (0.5, 0.6, 0.7)) / 3
@@ -150,8 +150,10 @@ def test_evidence_equals_the_literal_form(number, share):
         known = SOURCE_SCORES.sample((number,)).double()
         scores = torch.where(torch.rand(number) < share, known + 0.3, known)
         scores, source = (scores * abs(scale) + shift), (quantiles * abs(scale) + (shift if scale < 0 else 0.0))
-        found = float(evidence_threshold(scores, source, 0.02))
-        assert found == pytest.approx(literal_evidence(scores.tolist(), source.tolist(), 0.02), abs=1e-9)
+        right = 0.8 * source
+        found = [float(evidence_threshold(scores, source, 0.02, some)) for some in (None, right)]
+        literal = [literal_evidence(scores.tolist(), source.tolist(), 0.02, some) for some in (None, right.tolist())]
+        assert found == pytest.approx(literal, abs=1e-9)
 
 
 def test_evidence_keeps_to_the_budget_where_nothing_is_unknown():

@@ -93,7 +93,7 @@ def test_some_of_the_samples():
     ],
 )
 def test_strange(likeness, others, by_own, doubt, strange):
-    split = Split(torch.ones(4, dtype=torch.bool), candidate(0.2, DIVERSE), likeness, others, by_own, doubt)
+    split = Split(torch.ones(4, dtype=torch.bool), likeness, others, by_own, doubt)
     assert split.strange(0.4) == strange
     assert not replace(split, doubt=0.4).strange(0.4)
     assert replace(split, held=True).strange(0.4) == replace(split, held=False).strange(0.6)
@@ -112,6 +112,5 @@ def test_statistics_that_are_too_far_off_do_not_cost_those_in_use_their_place(mo
     assert far.better(in_use, by=0.02)
     assert not far.better(source, by=0.02)
     monkeypatch.setattr(method, "_others", lambda *_: iter([far]))
-    every = torch.ones(4, dtype=torch.bool)
-    statistics, _ = method._judged(world.x[:4], every, Split(every, far, 1.0, 1.0), source, in_use)
+    statistics, _ = method._judged(world.x[:4], source, in_use)
     assert statistics is method.present

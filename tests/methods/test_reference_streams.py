@@ -214,7 +214,6 @@ def test_plus_rejects_strangers(order, strange):
         assert out.labels.tolist() == literal.step(part)
         torch.testing.assert_close(out.scores.tolist(), literal.scores, rtol=1e-6, atol=1e-9)
     assert bool(literal.rejected) == bool(literal.recalled) == bool(strange)
-    assert strange or "own" in literal.moves, "this must be in play, or the test shows nothing"
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -161,10 +161,15 @@ def test_scores_of_the_source(form):
 def test_quantiles_of_every_named_score_are_measured_and_kept(tmp_path):
     """They are those of the very samples, whatever the batches; statistics without them are still read."""
     world = make_world()
-    loader = list(zip(world.x.split(64), world.y.split(64), strict=True))
+    labels = world.y.clone()
+    labels[::9] = (labels[::9] + 1) % 4
+    loader = list(zip(world.x.split(64), labels.split(64), strict=True))
     source = SourceStats.fit(world.model, loader, 4, progress=False)
     features, logits = world.model.embed(world.x).detach(), world.model(world.x).detach()
-    means = torch.stack([features[world.y == k].mean(dim=0) for k in range(4)])
+    means = torch.stack([features[labels == k].mean(dim=0) for k in range(4)])
+    nearest = [max(range(4), key=lambda k: float(torch.cosine_similarity(z, means[k], dim=0))) for z in features]
+    right = [ours == y for ours, y in zip(nearest, labels.tolist(), strict=True)]
+    assert 0 < sum(right) < len(right), "some must be wrong, or the test shows nothing"
     expected = {
         "cosine": [min(1 - float(torch.cosine_similarity(z, m, dim=0)) for m in means) for z in features],
         "centered": [
@@ -182,7 +187,12 @@ def test_quantiles_of_every_named_score_are_measured_and_kept(tmp_path):
         literal = torch.tensor(scores, dtype=torch.float64).quantile(torch.linspace(0, 1, 201, dtype=torch.float64))
         torch.testing.assert_close(source.score_quantiles(name), literal, rtol=1e-6, atol=1e-9)
         assert torch.equal(SourceStats.load(tmp_path / "s").score_quantiles(name), source.score_quantiles(name))
+        kept = [score for score, fine in zip(scores, right, strict=True) if fine]
+        literal = torch.tensor(kept, dtype=torch.float64).quantile(torch.linspace(0, 1, 201, dtype=torch.float64))
+        torch.testing.assert_close(source.score_quantiles(name, right=True), literal, rtol=1e-6, atol=1e-9)
     before = source.fingerprint
+    del source._buffers["quantiles_right_cosine"]
+    assert torch.equal(source.score_quantiles(right=True), source.score_quantiles()), "older statistics give all"
     for name in [name for name in source._buffers if name.startswith("quantiles_")]:
         del source._buffers[name]
     assert source.fingerprint == before, "statistics from before there were any have their fingerprint still"
@@ -194,8 +204,8 @@ def test_a_large_source_is_thinned_out_evenly(monkeypatch):
     monkeypatch.setattr(quantiles, "CAPACITY", 20)
     sample = quantiles.ScoreSample()
     for part in torch.arange(1000.0).split(7):
-        sample.add(part[:, None], part[:, None])
-    kept = torch.cat([features for features, _ in sample._kept])[:, 0]
+        sample.add(part[:, None], part[:, None], part.long())
+    kept = torch.cat([features for features, *_ in sample._kept])[:, 0]
     assert 20 <= len(kept) <= 40
     assert kept.diff().unique().tolist() == [32]
 
@@ -204,3 +214,11 @@ def test_few_samples_are_warned_of():
     world = make_world()
     with pytest.warns(UserWarning, match="Source statistics of 9 samples are rough"):
         SourceStats.fit(world.model, [(world.x[:9], torch.arange(9) % CLASSES)], CLASSES, progress=False)
+
+
+def test_where_nothing_is_classified_right_the_quantiles_are_of_all_samples():
+    sample = quantiles.ScoreSample()
+    features = torch.eye(2).repeat(20, 1) + 0.1 * torch.rand(40, 2, generator=torch.Generator().manual_seed(0))
+    sample.add(features, features, torch.tensor([1, 0]).repeat(20))
+    found = sample.result(torch.eye(2), torch.tensor([0.5, 0.5]))
+    assert torch.equal(found["quantiles_right_cosine"], found["quantiles_cosine"])

@@ -28,7 +28,7 @@ from owttt.data.classes import align
 from owttt.data.dataset import Dataset, Framed
 from owttt.data.streams.spec import StreamSpec
 from owttt.data.streams.stream import Stream
-from owttt.detector import SCORES
+from owttt.detector import SCORES, as_threshold
 from owttt.methods import METHODS, find_method
 from owttt.models.source_model import SourceModel
 from owttt.source import SourceStats, fingerprint
@@ -101,8 +101,11 @@ class Run:
         """What decides the numbers besides the spec: model, data, and the version of the algorithm."""
         prints = {"algorithm": ALGORITHM, "model": _fingerprint(self.model), "data": _data(_essence(self.spec))}
         code = {name: plugins.source_digest(name) for name in (self.spec.method, self.spec.score) if _is_foreign(name)}
-        version = find_method(self.spec.method).version
-        return prints | ({"code": code} if code else {}) | ({"method": version} if version > 1 else {})
+        versions = {
+            "method": find_method(self.spec.method).version,
+            "threshold": getattr(as_threshold(self.spec.threshold), "version", 1),
+        }
+        return prints | ({"code": code} if code else {}) | {name: at for name, at in versions.items() if at > 1}
 
     def steps(self) -> Iterator[Step]:
         """Show the adapter the stream once, and yield after every batch."""

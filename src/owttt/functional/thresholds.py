@@ -12,8 +12,9 @@ empty does not count. If none is left (one sample, all scores in one bin) there 
 +inf: nothing is rejected.
 
 A threshold by evidence (ours) asks first whether anything is unknown at all. With Q the quantiles of the source's own
-scores, and F the distribution of the n scores at hand, Otsu splits these scores, cut at C so that a far group counts as
-no farther than beyond C. How much the source's scores tell depends on how far the lowest fifth has moved from theirs:
+scores, R those of its samples that are classified right (rejecting others costs no right answer), and F the
+distribution of the n scores at hand, Otsu splits these scores, cut at C so that a far group counts as no farther than
+beyond C. How much the source's scores tell depends on how far the lowest fifth has moved from theirs:
 
     moved        m = max(0, F⁻¹(.2) - Q(.2)) / (Q(.85) - Q(.2))
     cut          C = Q(.5) + (1.5 + 3m)·(Q(.99) - Q(.5))
@@ -21,7 +22,7 @@ no farther than beyond C. How much the source's scores tell depends on how far t
     separation   d = (mean_1 - mean_0) / sqrt((var_0 + var_1)/2)      of the split's two groups
 
     one mode     u <= .11 + 1.6/sqrt(n)  and  (d <= 4.5 or one group is of less than 8):
-                 τ = Q(1 - budget) + (median - Q(.5), from 0 to Q(.75) - Q(.5))
+                 τ = R(1 - budget) + (median - Q(.5), from 0 to Q(.75) - Q(.5))
     else         τ = split + .4·max(0, 1 - m)·(anchor - split),   anchor = Q(.85) + ½·max(0, F⁻¹(.2) - Q(.2))
 """
 
@@ -107,19 +108,15 @@ def otsu_threshold(scores: Tensor, *, weighted: bool = True, unit: bool = True) 
     return scores.new_tensor(candidates[splits][first].item())
 
 
-def evidence_threshold(scores: Tensor, quantiles: Tensor, budget: float) -> Tensor:
+def evidence_threshold(scores: Tensor, quantiles: Tensor, budget: float, right: Tensor | None = None) -> Tensor:
     """Return the threshold of scores `(N,)` by evidence, see above.
 
-    `quantiles` are the source's scores at equal steps from 0 to 1, increasing; `budget` is the share of such scores
-    that is rejected where nothing speaks for unknown samples. A score of exactly Q(1 - budget) is kept: where all score
-    alike, nothing is rejected.
+    `quantiles` are the source's scores at equal steps from 0 to 1, increasing; `right` those of its samples that are
+    classified right, if these are known; `budget` is the share of the latter that is rejected where nothing speaks for
+    unknown samples. A score of exactly R(1 - budget) is kept: where all score alike, nothing is rejected.
     """
-    source = quantiles.detach().cpu().double().numpy()
-    steps = np.linspace(0, 1, len(source))
-
-    def at(share: float) -> float:
-        return float(np.interp(share, steps, source))
-
+    at = _quantiles(quantiles)
+    kept = (at if right is None else _quantiles(right))(1 - budget)
     values = np.sort(scores.detach().cpu().double().numpy())
     rise = max(0.0, float(np.quantile(values, LOWEST)) - at(LOWEST))
     moved = min(rise / max(at(ANCHOR) - at(LOWEST), np.finfo(np.float64).tiny), FAR) if rise else 0.0
@@ -129,8 +126,15 @@ def evidence_threshold(scores: Tensor, quantiles: Tensor, budget: float) -> Tens
         anchor = at(ANCHOR) + rise / 2
         return scores.new_tensor(split + PULL * max(0.0, 1 - moved) * (anchor - split))
     shift = min(max(0.0, float(np.median(values)) - at(0.5)), at(0.75) - at(0.5))
-    limit = scores.new_tensor(at(1 - budget) + shift)
+    limit = scores.new_tensor(kept + shift)
     return torch.nextafter(limit, limit.new_tensor(math.inf))
+
+
+def _quantiles(values: Tensor) -> Callable[[float], float]:
+    """Return the function of a share that quantiles at equal steps from 0 to 1 are values of."""
+    known = values.detach().cpu().double().numpy()
+    steps = np.linspace(0, 1, len(known))
+    return lambda share: float(np.interp(share, steps, known))
 
 
 def _two_modes(ordered: NDArray[np.floating], split: float, at: Callable[[float], float]) -> bool:

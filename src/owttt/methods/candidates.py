@@ -71,13 +71,12 @@ class Candidate:
 @final
 @dataclass(frozen=True)
 class Split:
-    """Two groups: the anchor, with its own statistics; how much alike both are; how mixed they are.
+    """Two groups: which samples the anchor is of; how much alike both are; how mixed they are.
 
     Where there are no others, their likeness is that of the anchor.
     """
 
     anchor: Tensor
-    own: Candidate
     likeness: float
     others: float
     by_own: tuple[float, float] | None = None

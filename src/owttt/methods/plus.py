@@ -22,15 +22,13 @@ samples of any kind then have high cosines. Centered ones are not taken in by th
                taken for known ones: how many there are for each one in the smaller group is taken off `strange`. Where
                no group is strange, those that look like earlier strangers are tried as one (`Split.held`).
 4. evidence    Statistics are judged by how close samples then are to the prototypes and by how much the answers tell
-               (`candidates`): by the anchor's if the other group's likeness is below `apart` times that of the anchor,
-               else by those of all that is left. Tried are those in use; of all that is left (where few are alike, of
-               the share 2·likeness of it that scores lowest, at least `keep`); unless these are better than the
-               source's by `jump`, halfway between the two; and, if groups are apart, of the anchor alone. The best are
-               taken, the earlier ones and the source's unless others are better by `TIE`. Where a likeness is below
-               `least` nothing is known, and nothing moves, unless back to the source's. If that is so of the anchor and
-               of both groups together, with all statistics at hand, all of the samples are strangers; but not before
-               the stream has had a likeness of `SEEN·least`: of a network that has learned its training data by heart
-               nothing ever is alike.
+               (`candidates`), of all samples that are left. Tried are those in use; of all that is left (where few are
+               alike, of the share 2·likeness of it that scores lowest, at least `keep`); and, unless these are better
+               than the source's by `jump`, halfway between the two. The best are taken, the earlier ones and the
+               source's unless others are better by `TIE`. Where a likeness is below `least` nothing is known, and
+               nothing moves, unless back to the source's. If that is so of the anchor and of both groups together,
+               with all statistics at hand, all of the samples are strangers; but not before the stream has had a
+               likeness of `SEEN·least`: of a network that has learned its training data by heart nothing ever is alike.
 5. memory      Statistics in use move by `momentum` towards those found; where these are better by `jump` the stream has
                changed, and they are taken as they are; so they are if those in use are still the source's. How
                strangers look is remembered, too.
@@ -102,7 +100,7 @@ class Plus(Method):
     """Statistics of the known samples, found by evidence. Options: see the steps above."""
 
     name = "owttt+"
-    version = 6
+    version = 7
     cost = 2.4
     color = "#7a3fb0"
     deployed = True
@@ -117,7 +115,6 @@ class Plus(Method):
         momentum: float = 0.3,
         jump: float = 0.1,
         strange: float = 0.4,
-        apart: float = 0.5,
         least: float = 0.1,
         keep: float = 0.5,
         rest: int = 7,
@@ -128,10 +125,8 @@ class Plus(Method):
             raise ValueError(f"momentum is a share above 0 and up to 1, got {momentum}.")
         if not jump >= 0:
             raise ValueError(f"jump is a gain, from 0, got {jump}.")
-        if not 0 <= strange <= 1 or not 0 <= apart <= 1 or not 0 <= least <= 1:
-            raise ValueError(
-                f"strange, apart and least are shares of a likeness, from 0 to 1, got {strange}, {apart} and {least}."
-            )
+        if not 0 <= strange <= 1 or not 0 <= least <= 1:
+            raise ValueError(f"strange and least are shares of a likeness, from 0 to 1, got {strange} and {least}.")
         if not 0 < keep <= 1:
             raise ValueError(f"keep is a share of the samples, above 0 and up to 1, got {keep}.")
         if rest < 0:
@@ -141,7 +136,6 @@ class Plus(Method):
         self.momentum = momentum
         self.jump = jump
         self.strange = strange
-        self.apart = apart
         self.least = least
         self.keep = keep
         self.rest = rest
@@ -238,7 +232,7 @@ class Plus(Method):
                 break
             part[(part == 0) & ~split.anchor] = number
             split = self._split(x, raw, part == 0, source, in_use)
-        statistics, jumped = self._judged(x, part == 0, split, source, in_use)
+        statistics, jumped = self._judged(x[part == 0], source.of(part == 0), in_use.of(part == 0))
         nothing = max(split.likeness, split.overall) < self.least <= float(self.alike) / SEEN
         if nothing:
             part[part == 0] = PARTS
@@ -278,7 +272,7 @@ class Plus(Method):
         if len(groups) == 1:
             own = self._measured(x[groups[0]])
             likeness = self._likeness(own, source.of(groups[0]), in_use.of(groups[0]))
-            return Split(groups[0], own, likeness, likeness)
+            return Split(groups[0], likeness, likeness)
         measured = [(self._measured(x[group]), group) for group in groups if int(group.sum()) >= LEAST_GROUP]
         own, anchor = min(measured, key=lambda pair: pair[0].quarter)
         left = groups[0] | groups[1]
@@ -289,7 +283,7 @@ class Plus(Method):
         others = self._likeness(*with_groups, source.of(rest), in_use.of(rest)) + few
         by_own = (self._likeness(own), self._likeness(*with_groups) + few) if len(measured) == 2 else None
         doubt = float(Looks.of(raw[left], rest[left]).doubt)
-        return Split(anchor, own, likeness, others, by_own, doubt, int(anchor.sum()) / int(left.sum()), held)
+        return Split(anchor, likeness, others, by_own, doubt, int(anchor.sum()) / int(left.sum()), held)
 
     def _groups(self, points: Tensor, left: Tensor, source: Candidate, in_use: Candidate) -> tuple[Tensor, ...]:
         """Return two groups of the samples that are left: the likeliest, or of others one that looks unknown.
@@ -305,16 +299,11 @@ class Plus(Method):
                 return pair
         return pairs[0] if pairs else (left,)
 
-    def _judged(
-        self, x: Batch, left: Tensor, split: Split, source: Candidate, in_use: Candidate
-    ) -> tuple[Tensor, bool]:
-        """Return the statistics to use, and whether they were taken as they are."""
-        apart = split.others < self.apart * split.likeness
-        anchor = split.anchor if apart else left
-        still = in_use is source
-        source = source.of(anchor)
-        in_use = best = source if still else in_use.of(anchor)
-        for other in self._others(x, left, anchor, source, split.own if apart else None):
+    def _judged(self, x: Batch, source: Candidate, in_use: Candidate) -> tuple[Tensor, bool]:
+        """Return the statistics to use for samples that are left, and whether they were taken as they are."""
+        still = in_use.statistics is source.statistics
+        in_use = best = source if still else in_use
+        for other in self._others(x, source):
             if other.better(source, by=TIE) and other.better(best, by=TIE):
                 best = other
         best = best if best.better(source, by=TIE) else source
@@ -325,26 +314,22 @@ class Plus(Method):
             return best.statistics, jumped
         return mixed(self.present, best.statistics, self.momentum), False
 
-    def _others(
-        self, x: Batch, left: Tensor, anchor: Tensor, source: Candidate, own: Candidate | None
-    ) -> Iterator[Candidate]:
-        """Yield statistics of what is left, those halfway to them unless they are clearly better, and the anchor's."""
-        every = self._every(x, left, anchor)
+    def _others(self, x: Batch, source: Candidate) -> Iterator[Candidate]:
+        """Yield statistics of samples, and those halfway to them unless they are clearly better than the source's."""
+        every = self._every(x)
         yield every
         if not every.better(source, by=self.jump):
-            yield self._tried(x[anchor], mixed(source.statistics, every.statistics, 0.5))
-        if own is not None:
-            yield own
+            yield self._tried(x, mixed(source.statistics, every.statistics, 0.5))
 
-    def _every(self, x: Batch, left: Tensor, anchor: Tensor) -> Candidate:
-        """Return the statistics of the samples that are left; where few are alike, of those that score lowest."""
-        every = self._measured(x[left])
+    def _every(self, x: Batch) -> Candidate:
+        """Return the statistics of samples; where few are alike, of those that score lowest."""
+        every = self._measured(x)
         share = min(1.0, max(self.keep, 2 * self._likeness(every)))
         if share == 1:
-            return every.of(anchor[left])
+            return every
         lowest = every.scores <= every.scores.quantile(share)
-        statistics, _ = self.normalization.measure(x[left.masked_scatter(left, lowest)])
-        return self._tried(x[anchor], statistics)
+        statistics, _ = self.normalization.measure(x[lowest])
+        return self._tried(x, statistics)
 
     def _likeness(self, *tried: Candidate) -> float:
         """Return how many of some samples score like the source's better half, with the statistics that suit best."""

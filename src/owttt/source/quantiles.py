@@ -1,4 +1,8 @@
-"""How the source's own samples score: quantiles of every named score, to hold a stream's scores against."""
+"""How the source's own samples score: quantiles of every named score, to hold a stream's scores against.
+
+They are kept of all samples, and of those that are classified right (whose class mean is the nearest): rejecting one of
+these costs an answer, rejecting another does not.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from owttt.functional import centered_score, cosine_score, energy_score, max_softmax_score, wide
+from owttt.functional import centered_score, cosine_score, cosine_similarity, energy_score, max_softmax_score, wide
 
 STEPS: Final = 201
 """Quantiles that are kept of each score, at equal steps from 0 to 1."""
@@ -29,37 +33,44 @@ PREFIX: Final = "quantiles_"
 FEATURE_SCORES: Final = ("cosine", "centered")
 
 
-def tensor_name(score: str) -> str:
-    """Return the name of a score's quantiles among the statistics."""
-    return PREFIX + score.replace("-", "_")
+def tensor_name(score: str, *, right: bool = False) -> str:
+    """Return the name of a score's quantiles among the statistics: of all samples, or of those classified right."""
+    return PREFIX + ("right_" if right else "") + score.replace("-", "_")
 
 
 class ScoreSample:
     """Some of the source's samples, evenly over all batches; what they score is known once the class means are."""
 
     def __init__(self) -> None:
-        self._kept: list[tuple[Tensor, Tensor]] = []
+        self._kept: list[tuple[Tensor, Tensor, Tensor]] = []
         self._stride = 1
         self._seen = 0
 
-    def add(self, features: Tensor, logits: Tensor) -> None:
+    def add(self, features: Tensor, logits: Tensor, labels: Tensor) -> None:
         """Take every so many samples of a batch, fewer and fewer as there are more."""
-        first = -self._seen % self._stride
-        self._kept.append((features[first :: self._stride].clone(), wide(logits[first :: self._stride]).clone()))
+        some = slice(-self._seen % self._stride, None, self._stride)
+        self._kept.append((features[some].clone(), wide(logits[some]).clone(), labels[some].clone()))
         self._seen += len(features)
-        while sum(len(part) for part, _ in self._kept) > 2 * CAPACITY:
-            features, logits = (torch.cat(parts) for parts in zip(*self._kept, strict=True))
-            self._kept = [(features[::2], logits[::2])]
+        while sum(len(part) for part, *_ in self._kept) > 2 * CAPACITY:
+            features, logits, labels = self._joined()
+            self._kept = [(features[::2], logits[::2], labels[::2])]
             self._stride *= 2
 
     def result(self, class_means: Tensor, mean: Tensor) -> dict[str, Tensor]:
         """Return the quantiles of every named score, by name of the tensor."""
-        features, logits = (torch.cat(parts) for parts in zip(*self._kept, strict=True))
+        features, logits, labels = self._joined()
         means, middle = class_means.to(features), mean.to(features)
-        return {
-            tensor_name(name): quantiles_of(function(features, logits, means, middle))
-            for name, function in _SCORES.items()
-        }
+        right = cosine_similarity(features, F.normalize(means, dim=1)).argmax(dim=1) == labels
+        found = {}
+        for name, function in _SCORES.items():
+            scores = function(features, logits, means, middle)
+            found[tensor_name(name)] = quantiles_of(scores)
+            found[tensor_name(name, right=True)] = quantiles_of(scores[right] if bool(right.any()) else scores)
+        return found
+
+    def _joined(self) -> tuple[Tensor, Tensor, Tensor]:
+        features, logits, labels = (torch.cat(parts) for parts in zip(*self._kept, strict=True))
+        return features, logits, labels
 
 
 def quantiles_of(scores: Tensor) -> Tensor:

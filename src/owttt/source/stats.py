@@ -155,7 +155,7 @@ class SourceStats(Statistics):
                 z, logits = _features(extractor, x, num_classes)
                 moments.add(z, y)
                 spread.add(z)
-                scored.add(z, logits)
+                scored.add(z, logits, y)
                 inputs_seen.add(next(iter(tensors_of(x).values())))
         _check_counts(moments.counts)
         tensors = {name: value.to(z.dtype) for name, value in (moments.result() | spread.result()).items()}
@@ -183,15 +183,16 @@ class SourceStats(Statistics):
         return self.info.num_classes
 
     @torch.no_grad()
-    def score_quantiles(self, score: str = "cosine") -> Tensor | None:
+    def score_quantiles(self, score: str = "cosine", *, right: bool = False) -> Tensor | None:
         """Return what the source's samples score, as quantiles at equal steps from 0 to 1.
 
-        Statistics that were fitted before these were kept have them only of scores of features, drawn from the classes'
-        Gaussians; None of the others, and of scores without a name.
+        With `right`, only of samples whose class mean is the nearest; statistics that were fitted before these were
+        kept give those of all samples. Statistics that were fitted before any were kept have them only of scores of
+        features, drawn from the classes' Gaussians; None of the others, and of scores without a name.
         """
-        kept = self._buffers.get(tensor_name(score))
-        if kept is not None:
-            return kept
+        for name in (tensor_name(score, right=right), tensor_name(score)):
+            if (kept := self._buffers.get(name)) is not None:
+                return kept
         if score not in FEATURE_SCORES:
             return None
         return drawn_quantiles(score, self.class_means, self.class_covariances, self.mean).to(self.mean)
