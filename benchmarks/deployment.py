@@ -2,13 +2,15 @@
 
     python benchmarks/deployment.py [--models cifar10-resnet26,cifar10-vit,…] [--known 512] [--results out/deployment]
     python benchmarks/deployment.py --ablation [--rows "owttt+,no memory"] [--batch-size 64]
+    python benchmarks/deployment.py --thresholds --looks none [--models cifar10-vit]
 
 The grid has the five looks and six unknown sets (of point clouds, five and four) that were kept aside while `owttt+`
 and the threshold by evidence were made (docs/research says what was seen of them all the same), in shares of 0, 5, 20
 and 50 %. Rows run as `wrap` does by default, but for the last, which is the paper's. Streams are short: 5 % are 27
 unknown samples, and a rate among these is known to within 10 points. How many of the streams in which a row is behind
 are so by more than chance is told, too. The ablation switches off one part of `owttt+` at a time, on looks and sets
-that it was made on. Runs are kept in the results folder: what is there is not run again.
+that it was made on; on these, thresholds are compared, too. Runs are kept in the results folder: what is there is not
+run again.
 """
 
 from __future__ import annotations
@@ -49,10 +51,13 @@ DEVELOPED_ON = (
     ("fog", "speckle_noise"),
     ("npz:emnist_letters_test.npz", "npz:dtd10_64.npz", "npz:imagenette_val.npz"),
 )
+CLEAN = "none"
+"""The look of samples that are not corrupted."""
 FEW = ("MNIST", "SVHN", "Tiny-ImageNet", "solids")
 """The sets that also come in small shares."""
 WORSE_THAN_TEST, WORSE_THAN_BN = 0.5, 1.0
 """By how many points a cell may be behind."""
+REJECTED = "right answers rejected, none unknown"
 CHANCE = 2.0
 """Standard errors beyond which a difference is taken for more than chance."""
 Stream = tuple[str, str, int]
@@ -89,6 +94,17 @@ ABLATION = (
     Row("no jumps", "owttt+", options={"jump": 100.0}),
     Row("no rest", "owttt+", options={"rest": 0}),
 )
+THRESHOLDS = (
+    Row("test with Otsu", "test", "adaptive"),
+    Row("test", "test"),
+    Row("owttt+ with Otsu", "owttt+", "adaptive"),
+    Row("owttt+", "owttt+"),
+)
+
+
+def rows_of(chosen: argparse.Namespace) -> tuple[Row, ...]:
+    """Return what is compared."""
+    return ABLATION if chosen.ablation else THRESHOLDS if chosen.thresholds else ROWS
 
 
 def held_out(known: str) -> dict[str, tuple[str, ...]]:
@@ -101,25 +117,30 @@ def held_out(known: str) -> dict[str, tuple[str, ...]]:
     return {title: (name,) for title, name in single.items()} | {"mixed": ("noise", "mnist", SVHN)}
 
 
+def developed_on(chosen: argparse.Namespace) -> bool:
+    """Whether streams are of what `owttt+` was made on."""
+    return bool(chosen.ablation or chosen.thresholds)
+
+
 def looks_of(known: str, chosen: argparse.Namespace) -> tuple[str, ...]:
     """Return the looks that known samples come in."""
     if chosen.looks:
         return tuple(chosen.looks.split(","))
-    if chosen.ablation:
+    if developed_on(chosen):
         return DEVELOPED_ON[0]
     return CLOUD_LOOKS if known == CLOUDS else LOOKS
 
 
-def streams(base: StreamSpec, looks: Iterable[str], *, ablation: bool) -> Iterator[tuple[Stream, StreamSpec]]:
+def streams(base: StreamSpec, looks: Iterable[str], *, developed: bool) -> Iterator[tuple[Stream, StreamSpec]]:
     """Yield every stream of the grid, by what it is; all have the known set and the sizes of `base`."""
-    sets = {name: (name,) for name in DEVELOPED_ON[1]} if ablation else held_out(base.known)
+    sets = {name: (name,) for name in DEVELOPED_ON[1]} if developed else held_out(base.known)
     for look in looks:
-        corrupted = replace(base, corruptions=(look,))
+        corrupted = replace(base, corruptions=() if look == CLEAN else (look,))
         yield (look, "nothing", 0), replace(corrupted, ratio=0.0)
         for title, names in sets.items():
             under = tuple(name.replace("@same", f"@{look}") for name in names)
             for percent, ratio in SHARES.items():
-                if percent < 50 and not ablation and title not in FEW:
+                if percent < 50 and not developed and title not in FEW:
                     continue
                 yield (look, title, percent), replace(corrupted, unknown=under, ratio=ratio)
 
@@ -136,7 +157,7 @@ def measured(model: str, rows: Iterable[Row], chosen: argparse.Namespace) -> dic
     base = StreamSpec(known=known, num_samples=chosen.known, batch_size=chosen.batch_size, repeat=True)
     specs = {
         run_of(row, model, stream).digest: (row.title, what, run_of(row, model, stream))
-        for what, stream in streams(base, looks_of(known, chosen), ablation=chosen.ablation)
+        for what, stream in streams(base, looks_of(known, chosen), developed=developed_on(chosen))
         for row in rows
     }
     found: dict[str, Cells] = defaultdict(dict)
@@ -172,7 +193,7 @@ def points(what: Stream) -> str:
 
 
 def summary(found: dict[str, Cells]) -> dict[str, dict[str, Any]]:
-    """Return, for every row, means by share, known samples lost to rejection, and the cells that are behind."""
+    """Return, for every row, means by share, right answers lost to rejection, and the cells that are behind."""
     told = {}
     for title, cells in found.items():
         by_share = {
@@ -184,6 +205,9 @@ def summary(found: dict[str, Cells]) -> dict[str, dict[str, Any]]:
         told[title] = {
             "by percent of unknowns": by_share,
             "accuracy ignoring rejection": statistics.fmean(numbers["acc_closed"] for numbers in cells.values()),
+            REJECTED: statistics.fmean(
+                numbers["acc_closed"] - numbers["acc_s"] for what, numbers in cells.items() if not what[2]
+            ),
             "cells": len(cells),
             "behind test": behind(cells, found.get("test", {}), WORSE_THAN_TEST),
             "behind bn": behind(cells, found.get("bn", {}), WORSE_THAN_BN),
@@ -225,19 +249,21 @@ def table(model: str, told: dict[str, dict[str, Any]]) -> Table:
     """Return a summary as a table."""
     shares = list(next(iter(told.values()))["by percent of unknowns"])
     headings = ["Acc_S, none unknown" if share == "0" else f"Acc_H, {share} %" for share in shares]
-    last = ("ignoring rejection", "behind test", "behind bn")
+    last = ("ignoring rejection", "rejected of these, none unknown", "behind test", "behind bn")
     shown = Table("", *headings, *last, title=Path(model).name, caption="in brackets: by more than chance")
     for title, numbers in told.items():
         means = [f"{numbers['by percent of unknowns'][share]:.1f}" for share in shares]
         counts = [behind_in_words(numbers, other) if other in told else "–" for other in ("test", "bn")]
-        shown.add_row(title, *means, f"{numbers['accuracy ignoring rejection']:.1f}", *counts)
+        rejected = (f"{numbers[name]:.1f}" for name in ("accuracy ignoring rejection", REJECTED))
+        shown.add_row(title, *means, *rejected, *counts)
     return shown
 
 
 def kind_of(chosen: argparse.Namespace) -> str:
     """Return what a summary is of, for its name: two of different sizes do not overwrite each other."""
-    kind = "ablation" if chosen.ablation else "grid"
-    return f"{kind}-{chosen.known}x{chosen.batch_size}" + ("-some" if chosen.rows or chosen.looks else "")
+    kind = "ablation" if chosen.ablation else "thresholds" if chosen.thresholds else "grid"
+    looks = "-" + chosen.looks.replace(",", "-") if chosen.looks else ""
+    return f"{kind}-{chosen.known}x{chosen.batch_size}{looks}" + ("-some" if chosen.rows else "")
 
 
 def main() -> None:
@@ -247,12 +273,13 @@ def main() -> None:
     parser.add_argument("--known", type=int, default=512, help="known samples per stream")
     parser.add_argument("--looks", help="other looks than the grid's, with commas")
     parser.add_argument("--ablation", action="store_true", help="one part of owttt+ less at a time")
+    parser.add_argument("--thresholds", action="store_true", help="the threshold by evidence against Otsu's")
     parser.add_argument("--rows", help="some of the rows by their titles, with commas")
     parser.add_argument("--batch-size", type=int, default=256, help="samples per batch")
     parser.add_argument("--results", type=Path, default=Path("out/deployment"))
     parser.add_argument("--jobs", type=int, default=1)
     chosen = parser.parse_args()
-    rows = {row.title: row for row in (ABLATION if chosen.ablation else ROWS)}
+    rows = {row.title: row for row in rows_of(chosen)}
     titles = chosen.rows.split(",") if chosen.rows else list(rows)
     if unheard := set(titles) - rows.keys():
         parser.error(f"--rows are some of {', '.join(rows)}; there is no {', '.join(sorted(unheard))}.")
