@@ -125,7 +125,7 @@ class Evidence:
 
     version: ClassVar[int] = 2
     """Counts the changes that alter its numbers: runs of another version are not found again."""
-    budget: float = 0.01
+    budget: float = 0.0075
     quantiles: tuple[float, ...] = field(default=(), repr=False)
     right: tuple[float, ...] = field(default=(), repr=False)
 
