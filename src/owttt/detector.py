@@ -120,7 +120,8 @@ class Evidence:
     samples that the statistics were fitted on; of new samples it is up to twice as many if these were the network's own
     training images. `quantiles` are what source samples score, at equal steps from 0 to 1, and `right` what those score
     that are classified right: `wrap` takes both from the statistics; for a score of your own, give those that you
-    measured (without `right`, the budget is of all samples).
+    measured (without `right`, the budget is of all samples). `held_out` is the number of samples that these are of, if
+    the network was not trained on them; it is 0 if it was.
     """
 
     version: ClassVar[int] = 2
@@ -128,10 +129,13 @@ class Evidence:
     budget: float = 0.0075
     quantiles: tuple[float, ...] = field(default=(), repr=False)
     right: tuple[float, ...] = field(default=(), repr=False)
+    held_out: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.budget < 1:
             raise ValueError(f"budget is a share of the known samples, from 0 to below 1, got {self.budget}.")
+        if self.held_out < 0:
+            raise ValueError(f"held_out is a number of samples, from 0, got {self.held_out}.")
         for name, given in (("quantiles", self.quantiles), ("right", self.right)):
             if given and (len(given) < 3 or sorted(given) != list(given)):
                 raise ValueError(
@@ -150,19 +154,21 @@ class Evidence:
                 f"this score, {getattr(score, 'name', score)!r}. Fit them again if they are older than 'evidence' is; "
                 "for a score of your own pass threshold=Evidence(quantiles=…), or take another threshold."
             )
-        return replace(self, quantiles=tuple(found.tolist()), right=tuple(right.tolist()))
+        known, of_right = tuple(found.tolist()), tuple(right.tolist())
+        return replace(self, quantiles=known, right=of_right, held_out=source.info.held_out)
 
     def describe(self) -> str:
         """Return what it is, for the record; quantiles as the beginning of their SHA-256."""
         told = hashlib.sha256(repr((self.quantiles, self.right)).encode()).hexdigest()[:8]
-        return f"Evidence(budget={self.budget}, quantiles={told})"
+        held_out = f", held_out={self.held_out}" if self.held_out else ""
+        return f"Evidence(budget={self.budget}, quantiles={told}{held_out})"
 
     def __call__(self, scores: Tensor, explained: float = 0.0) -> Tensor:
         """Return the threshold of a window of scores; distinct strangers, a share of the stream, are no part of it."""
         if not self.quantiles:
             raise ValueError("A threshold by evidence needs the quantiles of source scores; `wrap` gives it these.")
         source, right = (torch.tensor(one, dtype=torch.float64) for one in (self.quantiles, self.right))
-        found = evidence_threshold(scores, source, self.budget, right if self.right else None)
+        found = evidence_threshold(scores, source, self.budget, right if self.right else None, self.held_out)
         if explained < FEW_STRANGERS:
             return found
         return torch.maximum(found, scores.quantile(1 - LEFT_UNKNOWN))

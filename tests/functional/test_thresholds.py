@@ -108,7 +108,7 @@ def test_float32_scores_are_split_and_compared_in_float32():
     assert int((scores < tau).sum()) == 3
 
 
-def literal_evidence(scores, quantiles, budget, right=None):
+def literal_evidence(scores, quantiles, budget, right=None, held_out=0):
     """The formula of the module, step by step."""
 
     def at(share, quantiles=quantiles):
@@ -133,7 +133,8 @@ def literal_evidence(scores, quantiles, budget, right=None):
     means = [sum(group) / len(group) for group in groups]
     variances = [sum((s - mean) ** 2 for s in group) / len(group) for group, mean in zip(groups, means, strict=True)]
     apart = min(map(len, groups)) >= 8 and means[1] - means[0] > 4.5 * math.sqrt(sum(variances) / 2)
-    if unexplained <= 0.11 + 1.6 / math.sqrt(number) and not apart:
+    limit = 0.02 + 1.6 * math.sqrt(1 / number + 1 / held_out) if held_out else 0.11 + 1.6 / math.sqrt(number)
+    if unexplained <= limit and not apart:
         return one_mode
     return split + 0.4 * max(0, 1 - moved) * (at(0.85) + rise / 2 - split)
 
@@ -151,8 +152,9 @@ def test_evidence_equals_the_literal_form(number, share):
         scores = torch.where(torch.rand(number) < share, known + 0.3, known)
         scores, source = (scores * abs(scale) + shift), (quantiles * abs(scale) + (shift if scale < 0 else 0.0))
         right = 0.8 * source
-        found = [float(evidence_threshold(scores, source, 0.02, some)) for some in (None, right)]
-        literal = [literal_evidence(scores.tolist(), source.tolist(), 0.02, some) for some in (None, right.tolist())]
+        found = [float(evidence_threshold(scores, source, 0.02, *more)) for more in ((), (right,), (right, 700))]
+        known = scores.tolist(), source.tolist(), 0.02
+        literal = [literal_evidence(*known, *more) for more in ((), (right.tolist(),), (right.tolist(), 700))]
         assert found == pytest.approx(literal, abs=1e-9)
 
 
@@ -203,3 +205,20 @@ def test_sources_that_score_alike_reject_nothing_like_them():
         assert not bool((window >= evidence_threshold(window, quantiles, 0.01)).any())
         for far in (window + 0.7, torch.cat((window, window + 0.7))):
             assert bool(evidence_threshold(far, quantiles, 0.01).isfinite())
+
+
+def test_evidence_of_samples_that_were_held_out_sees_smaller_shares_and_raises_no_false_alarm():
+    """One in eight is unknown, and scores only a little higher; few held-out samples are not trusted that much."""
+    torch.manual_seed(0)
+    quantiles = SOURCE_SCORES.sample((5000,)).quantile(torch.linspace(0, 1, 201))
+    windows = SOURCE_SCORES.sample((20, 512))
+    mixed = windows.clone()
+    mixed[:, ::8] = mixed[:, ::8] + 0.15
+
+    def alarms(windows, held_out):
+        limits = [float(evidence_threshold(window, quantiles, 0.01, None, held_out)) for window in windows]
+        return sum(limit < float(quantiles[-3]) for limit in limits)
+
+    assert alarms(windows, 5000) == alarms(windows, 0) == 0
+    assert alarms(mixed, 5000) > 15
+    assert max(alarms(mixed, 0), alarms(mixed, 60)) < 5

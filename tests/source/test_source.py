@@ -222,3 +222,40 @@ def test_where_nothing_is_classified_right_the_quantiles_are_of_all_samples():
     sample.add(features, features, torch.tensor([1, 0]).repeat(20))
     found = sample.result(torch.eye(2), torch.tensor([0.5, 0.5]))
     assert torch.equal(found["quantiles_right_cosine"], found["quantiles_cosine"])
+
+
+def test_what_held_out_samples_score_is_kept_in_place_of_what_training_samples_score(tmp_path):
+    world = make_world()
+    pairs = list(zip(world.x.split(64), world.y.split(64), strict=True))
+    plain = SourceStats.fit(world.model, pairs, 4, progress=False)
+    new = world.x[:100] + 0.3
+    held_out = SourceStats.fit(world.model, pairs, 4, held_out=[(new[:60], world.y[:60]), (new[60:], world.y[60:100])])
+    again = SourceStats.fit(world.model, [(new, world.y[:100])], 4, progress=False)
+    assert held_out.info.held_out == 100
+    assert plain.info.held_out == 0
+    assert torch.equal(held_out.class_means, plain.class_means)
+    assert not torch.equal(held_out.score_quantiles("energy"), plain.score_quantiles("energy"))
+    torch.testing.assert_close(held_out.score_quantiles("energy"), again.score_quantiles("energy"))
+    held_out.save(tmp_path / "s")
+    assert SourceStats.load(tmp_path / "s").info == held_out.info
+    assert "held_out=100" in wrap(world.model, source=held_out).config["threshold"]
+
+
+@pytest.mark.parametrize(
+    ("held_out", "message"),
+    [
+        (lambda x, _: [], "no held-out samples"),
+        (lambda x, y: [(x[:, :, :4], y)], r"must be like those of the loader.*\(1, 8, 8\).*got.*\(1, 4, 8\)"),
+        (lambda x, y: [(x, y + 4)], "whole numbers"),
+    ],
+)
+def test_held_out_samples_that_are_none(held_out, message):
+    world = make_world()
+    with pytest.raises(ValueError, match=message):
+        SourceStats.fit(world.model, [(world.x, world.y)], 4, held_out=held_out(world.x, world.y), progress=False)
+
+
+def test_few_held_out_samples_are_warned_of():
+    world = make_world()
+    with pytest.warns(UserWarning, match="20 held-out samples are too few"):
+        SourceStats.fit(world.model, [(world.x, world.y)], 4, held_out=[(world.x[:20], world.y[:20])], progress=False)

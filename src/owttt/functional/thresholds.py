@@ -22,6 +22,7 @@ beyond C. How much the source's scores tell depends on how far the lowest fifth 
     separation   d = (mean_1 - mean_0) / sqrt((var_0 + var_1)/2)      of the split's two groups
 
     one mode     u <= .11 + 1.6/sqrt(n)  and  (d <= 4.5 or one group is of less than 8):
+                 (u <= .02 + 1.6·sqrt(1/n + 1/h) if Q are of h samples that the network was not trained on)
                  τ = R(1 - budget) + (median - Q(.5), from 0 to Q(.75) - Q(.5))
     else         τ = split + .4·max(0, 1 - m)·(anchor - split),   anchor = Q(.85) + ½·max(0, F⁻¹(.2) - Q(.2))
 """
@@ -41,8 +42,11 @@ REACH = 5.0
 """How far the range of scores may go beyond their middle 90 %, in widths of it."""
 LEVELS = (0.5, 0.6, 0.7)
 """Where scores are held against the source's: below, all look known; above, training images score lower than others."""
-UNEXPLAINED = (0.11, 1.6)
-"""The share that may score unlike the source, and what one over the square root of the number adds to it."""
+UNEXPLAINED = 0.11
+UNEXPLAINED_OF_NEW = 0.02
+"""The share that may score unlike the source; less if the source's scores are of samples not trained on."""
+CHANCE = 1.6
+"""What one over the square root of the number of scores adds to that share."""
 SEPARATION = 4.5
 """Two halves of one mode, parted by Otsu, are 2.6 to 3.9 deviations apart."""
 LEAST_GROUP = 8
@@ -108,12 +112,15 @@ def otsu_threshold(scores: Tensor, *, weighted: bool = True, unit: bool = True) 
     return scores.new_tensor(candidates[splits][first].item())
 
 
-def evidence_threshold(scores: Tensor, quantiles: Tensor, budget: float, right: Tensor | None = None) -> Tensor:
+def evidence_threshold(
+    scores: Tensor, quantiles: Tensor, budget: float, right: Tensor | None = None, held_out: int = 0
+) -> Tensor:
     """Return the threshold of scores `(N,)` by evidence, see above.
 
     `quantiles` are the source's scores at equal steps from 0 to 1, increasing; `right` those of its samples that are
     classified right, if these are known; `budget` is the share of the latter that is rejected where nothing speaks for
-    unknown samples. A score of exactly R(1 - budget) is kept: where all score alike, nothing is rejected.
+    unknown samples; `held_out` the number h of samples that all these are of, if the network was not trained on them. A
+    score of exactly R(1 - budget) is kept: where all score alike, nothing is rejected.
     """
     at = _quantiles(quantiles)
     kept = (at if right is None else _quantiles(right))(1 - budget)
@@ -122,12 +129,14 @@ def evidence_threshold(scores: Tensor, quantiles: Tensor, budget: float, right: 
     moved = min(rise / max(at(ANCHOR) - at(LOWEST), np.finfo(np.float64).tiny), FAR) if rise else 0.0
     cut = at(0.5) + CUT * (1 + 2 * moved) * (at(0.99) - at(0.5))
     split = float(otsu_threshold(scores.detach().cpu().double().clamp(max=cut), unit=False))
-    if math.isfinite(split) and _two_modes(values, split, at):
+    share, number = (UNEXPLAINED_OF_NEW, 1 / held_out) if held_out else (UNEXPLAINED, 0.0)
+    limit = share + CHANCE * math.sqrt(1 / len(values) + number)
+    if math.isfinite(split) and _two_modes(values, split, at, limit):
         anchor = at(ANCHOR) + rise / 2
         return scores.new_tensor(split + PULL * max(0.0, 1 - moved) * (anchor - split))
     shift = min(max(0.0, float(np.median(values)) - at(0.5)), at(0.75) - at(0.5))
-    limit = scores.new_tensor(kept + shift)
-    return torch.nextafter(limit, limit.new_tensor(math.inf))
+    last = scores.new_tensor(kept + shift)
+    return torch.nextafter(last, last.new_tensor(math.inf))
 
 
 def _quantiles(values: Tensor) -> Callable[[float], float]:
@@ -137,12 +146,11 @@ def _quantiles(values: Tensor) -> Callable[[float], float]:
     return lambda share: float(np.interp(share, steps, known))
 
 
-def _two_modes(ordered: NDArray[np.floating], split: float, at: Callable[[float], float]) -> bool:
+def _two_modes(ordered: NDArray[np.floating], split: float, at: Callable[[float], float], unexplained: float) -> bool:
     """Whether sorted scores are of more than the source's samples: too many score unlike these, or two groups part."""
     number = len(ordered)
     below = np.searchsorted(ordered, [at(level) for level in LEVELS], side="right") / number
-    share, error = UNEXPLAINED
-    if float(np.mean(1 - below / LEVELS)) > share + error / math.sqrt(number):
+    if float(np.mean(1 - below / LEVELS)) > unexplained:
         return True
     lower, upper = np.split(ordered, [np.searchsorted(ordered, split)])
     if min(len(lower), len(upper)) < LEAST_GROUP:

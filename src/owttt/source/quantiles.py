@@ -56,6 +56,9 @@ class ScoreSample:
             self._kept = [(features[::2], logits[::2], labels[::2])]
             self._stride *= 2
 
+    def __len__(self) -> int:
+        return self._seen
+
     def result(self, class_means: Tensor, mean: Tensor) -> dict[str, Tensor]:
         """Return the quantiles of every named score, by name of the tensor."""
         features, logits, labels = self._joined()

@@ -36,6 +36,9 @@ FULL_COVARIANCE_LIMIT: Final = 2**26
 ClassCovariance = Literal["auto", "full", "diagonal"]
 """Full covariances of the classes, their variances only, or what fits."""
 
+Inputs = dict[str, tuple[tuple[int, ...], str]]
+"""Shape and type of a sample under every name."""
+
 SPREAD_BATCH: Final = 1536
 """Samples of the source batches between which TTT++ measures the unit of its losses: the length of its queue."""
 
@@ -53,11 +56,13 @@ class SourceInfo:
     input_dtype: str
     model: str
     """Fingerprint of the classifier they were fitted on."""
-    fields: dict[str, tuple[tuple[int, ...], str]] = field(default_factory=dict)
+    fields: Inputs = field(default_factory=dict)
     """Name → shape and type of a sample, where batches are several named tensors."""
+    held_out: int = 0
+    """Samples that the quantiles of scores are of, if the classifier was not trained on these; else 0."""
 
     @property
-    def inputs(self) -> dict[str, tuple[tuple[int, ...], str]]:
+    def inputs(self) -> Inputs:
         """Shape and type of a sample under every name; a lone tensor has none."""
         return self.fields or {"": (self.input_shape, self.input_dtype)}
 
@@ -106,6 +111,7 @@ class SourceStats(Statistics):
         features: str | FeatureFunction | None = None,
         device: torch.device | str | None = None,
         class_covariance: ClassCovariance = "auto",
+        held_out: Iterable[Any] | None = None,
         progress: bool = True,
     ) -> SourceStats:
         """Measure the statistics on labeled source data.
@@ -118,6 +124,9 @@ class SourceStats(Statistics):
                 a function `f(model, x)` that returns them, or `(features, logits)`.
             device: Where batches are moved; they stay where they come if it is not given.
             class_covariance: Full covariances of the classes, their variances only, or what fits ("auto").
+            held_out: Yields labeled samples of the known classes that the classifier was *not* trained on, such as its
+                validation set; a thousand or more. What these score tells better what to expect of new samples than
+                what training samples score: the threshold by evidence then notices smaller shares of unknown samples.
             progress: Whether a bar is shown on a terminal.
 
         Returns:
@@ -144,6 +153,7 @@ class SourceStats(Statistics):
             if first is None:
                 raise ValueError("The loader is empty; source statistics need at least one sample of every class.")
             sample = first[0][:2]
+            inputs = _inputs(sample)
             extractor = locate_features(model, sample, num_classes, features)
             _warn_of_probabilities(extractor(sample).logits)
             size = _features(extractor, sample, num_classes)[0].shape[1]
@@ -157,14 +167,15 @@ class SourceStats(Statistics):
                 spread.add(z)
                 scored.add(z, logits, y)
                 inputs_seen.add(next(iter(tensors_of(x).values())))
+            if held_out is not None:
+                new = track(held_out, "held-out samples", show=progress)
+                pairs = (_checked(batch, num_classes, model, device) for batch in new)
+                scored = _scored(pairs, extractor, num_classes, inputs)
         _check_counts(moments.counts)
         tensors = {name: value.to(z.dtype) for name, value in (moments.result() | spread.result()).items()}
         _check_prototypes(tensors["class_means"])
         extra = inputs_seen.result() | scored.result(tensors["class_means"], tensors["mean"])
         tensors |= {name: value.to(z.dtype) for name, value in extra.items()}
-        inputs = {
-            name: (tuple(x.shape[1:]), str(x.dtype).removeprefix("torch.")) for name, x in tensors_of(sample).items()
-        }
         info = SourceInfo(
             num_classes=num_classes,
             samples=int(moments.counts.sum()),
@@ -174,6 +185,7 @@ class SourceStats(Statistics):
             input_dtype=next(iter(inputs.values()))[1],
             model=fingerprint(model),
             fields=inputs if isinstance(sample, Fields) else {},
+            held_out=0 if held_out is None else len(scored),
         )
         return cls(info, tensors)
 
@@ -284,6 +296,32 @@ def _warn_of_probabilities(logits: Tensor) -> None:
             "The classifier's outputs are probabilities (is there a softmax at its end?). Methods expect logits: take "
             "the softmax off."
         )
+
+
+def _scored(
+    batches: Iterable[tuple[Batch, Tensor]], extractor: FeatureExtractor, num_classes: int, inputs: Inputs
+) -> ScoreSample:
+    """Return the scores of held-out samples, which must be of the same shape and type as the others."""
+    scored = ScoreSample()
+    for x, y in batches:
+        if _inputs(x) != inputs:
+            raise ValueError(f"Held-out samples must be like those of the loader, {inputs}; got {_inputs(x)}.")
+        scored.add(*_features(extractor, x, num_classes), y)
+    if not len(scored):
+        raise ValueError("There are no held-out samples; give a few hundred, or leave held_out out.")
+    if len(scored) < FEW:
+        warn(
+            f"{len(scored)} held-out samples are too few to tell what new samples score, and the threshold will hardly "
+            "notice unknown ones. Give a thousand, or leave held_out out."
+        )
+    return scored
+
+
+def _inputs(x: Batch) -> Inputs:
+    """Return shape and type of a sample under every name."""
+    return {
+        name: (tuple(part.shape[1:]), str(part.dtype).removeprefix("torch.")) for name, part in tensors_of(x).items()
+    }
 
 
 def _diagonal(choice: str, num_classes: int, dimension: int) -> bool:
