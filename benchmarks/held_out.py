@@ -1,0 +1,93 @@
+"""What it is worth to tell the threshold how images score that the network was not trained on.
+
+    python benchmarks/held_out.py [--models cifar10-resnet26,cifar10-vit,cifar100-resnet11]
+
+Of the test set, 2,000 images are held out: `SourceStats.fit(…, held_out=…)` has their scores. The next 1,024 are the
+stream, clean, with letters, textures and photographs in shares of 0, 5, 20 and 50 %, in batches of 256. Nothing adapts
+(`test`): what differs is the threshold alone. Means of three seeds. docs/research/threshold.md says what it is for.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from owttt import OpenWorldMetrics, SourceStats, wrap
+from owttt._utils.progress import track
+from owttt.data.classes import align
+from owttt.data.dataset import Framed
+from owttt.data.modalities.base import as_float
+from owttt.data.registry import load as load_data
+from owttt.models import SourceModel, load
+from owttt.training import batches
+
+UNKNOWN = ("npz:emnist_letters_test.npz", "npz:dtd10_64.npz", "npz:imagenette_val.npz")
+HELD_OUT, KNOWN, BATCH = 2000, 1024, 256
+SHARES = (0.0, 0.05, 0.2, 0.5)
+SEEDS = 3
+
+
+def stream(known: Framed, unknown: Framed, share: float, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield known images that are not held out, among unknown ones."""
+    random = torch.Generator().manual_seed(seed)
+    some = torch.arange(HELD_OUT, HELD_OUT + KNOWN)
+    number = round(KNOWN * share / (1 - share))
+    others = torch.randint(len(unknown), (number,), generator=random)
+    x = torch.cat([as_float(known.batch(some)), as_float(unknown.batch(others))])
+    y = torch.cat([known.labels[some], torch.full((number,), -1)])
+    order = torch.randperm(len(x), generator=random)
+    yield from zip(x[order].split(BATCH), y[order].split(BATCH), strict=True)
+
+
+def measured(model: SourceModel, source: SourceStats, threshold: str, known: Framed) -> dict[float, float]:
+    """Return Acc_H by share of unknown images, or Acc_S where there are none, in percent."""
+    found = {}
+    for share in SHARES:
+        values = []
+        for unknown in (Framed(load_data(name, "test"), known.frame) for name in UNKNOWN[: None if share else 1]):
+            for seed in range(SEEDS):
+                adapter = wrap(model, "test", source=source, threshold=threshold)
+                metrics = OpenWorldMetrics(num_classes=len(model.classes))
+                for x, y in stream(known, unknown, share, seed):
+                    metrics.update(adapter(x), y)
+                values.append(100 * metrics.compute()["acc_h" if share else "acc_s"])
+        found[share] = sum(values) / len(values)
+    return found
+
+
+def rows(name: str) -> Iterator[tuple[str, dict[float, float]]]:
+    """Yield every threshold with what it gives."""
+    model: SourceModel = load(name)
+    data = "cifar100" if "cifar100" in name else "cifar10"
+    train, test = (
+        Framed(align(load_data(data, split), model.classes, model.names), model.preprocessing.frame)
+        for split in ("train", "test")
+    )
+    new: list[Any] = [(as_float(test.batch(part)), test.labels[part]) for part in torch.arange(HELD_OUT).split(250)]
+    held_out = SourceStats.fit(model, batches(train), len(model.classes), held_out=new)
+    yield "none", measured(model, model.source, "off", test) | {share: 0.0 for share in SHARES if share}
+    yield "Otsu's", measured(model, model.source, "adaptive", test)
+    yield "by evidence", measured(model, model.source, "evidence", test)
+    yield "by evidence, images held out", measured(model, held_out, "evidence", test)
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", default="cifar10-resnet26,cifar10-vit,cifar100-resnet11")
+    for name in parser.parse_args().models.split(","):
+        shown = Table("threshold", "Acc_S, none unknown", *(f"Acc_H, {100 * share:.0f} %" for share in SHARES[1:]))
+        for title, found in track(rows(name), name, total=4):
+            shown.add_row(title, *(f"{value:.1f}" for value in found.values()))
+        shown.title = name
+        Console().print(shown)
+
+
+if __name__ == "__main__":
+    main()
