@@ -66,7 +66,7 @@ def wrap(
         score: "cosine" (the paper's), "centered", "energy", "max-softmax", `package.module:function`, or a callable;
             high = unknown.
         threshold: "evidence" (splits the window where there is evidence of unknown samples, else keeps to a budget of
-            rejected known ones; `Evidence(budget=…)` sets it), "adaptive" (the paper's: Otsu, weighted),
+            right answers to reject; `Evidence(budget=…)` sets it), "adaptive" (the paper's: Otsu, weighted),
             "adaptive-unweighted" (as printed there), "off", a number (fixed), a pair (adaptive, within bounds), or a
             callable on the window of scores. By default "evidence"; "adaptive" with a `preset`, and with a score of
             your own, which the statistics do not know.

@@ -232,10 +232,11 @@ class Plus(Method):
                 break
             part[(part == 0) & ~split.anchor] = number
             split = self._split(x, raw, part == 0, source, in_use)
-        statistics, jumped = self._judged(x[part == 0], source.of(part == 0), in_use.of(part == 0))
+        left = part == 0
+        statistics, jumped = self._judged(x[left], source.of(left), in_use.of(left))
         nothing = max(split.likeness, split.overall) < self.least <= float(self.alike) / SEEN
         if nothing:
-            part[part == 0] = PARTS
+            part[left] = PARTS
         parts = Looks.of(raw, part)
         out = in_use.out if statistics is self.present else source.out if statistics is source.statistics else None
         settled = not jumped and not nothing
