@@ -138,7 +138,7 @@ def streams(base: StreamSpec, looks: Iterable[str], *, developed: bool) -> Itera
         corrupted = replace(base, corruptions=() if look == CLEAN else (look,))
         yield (look, "nothing", 0), replace(corrupted, ratio=0.0)
         for title, names in sets.items():
-            under = tuple(name.replace("@same", f"@{look}") for name in names)
+            under = tuple(name.replace("@same", "" if look == CLEAN else f"@{look}") for name in names)
             for percent, ratio in SHARES.items():
                 if percent < 50 and not developed and title not in FEW:
                     continue
@@ -269,7 +269,7 @@ def kind_of(chosen: argparse.Namespace) -> str:
 def main() -> None:
     """Run, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", default=",".join(KNOWN))
+    parser.add_argument("--models", help="with commas; by default all, of images only where these are developed on")
     parser.add_argument("--known", type=int, default=512, help="known samples per stream")
     parser.add_argument("--looks", help="other looks than the grid's, with commas")
     parser.add_argument("--ablation", action="store_true", help="one part of owttt+ less at a time")
@@ -283,7 +283,9 @@ def main() -> None:
     titles = chosen.rows.split(",") if chosen.rows else list(rows)
     if unheard := set(titles) - rows.keys():
         parser.error(f"--rows are some of {', '.join(rows)}; there is no {', '.join(sorted(unheard))}.")
-    for model in chosen.models.split(","):
+    for model in chosen.models.split(",") if chosen.models else KNOWN:
+        if developed_on(chosen) and KNOWN.get(model) == CLOUDS:
+            continue
         told = summary(measured(model, [rows[title] for title in titles], chosen))
         Console().print(table(model, told))
         write_json(chosen.results / f"{kind_of(chosen)}-{Path(model).name}.summary", {"model": model, "rows": told})

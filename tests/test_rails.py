@@ -224,7 +224,7 @@ def test_the_threshold_of_a_wrapped_model():
     assert own.config["threshold"].startswith("Otsu")
     with pytest.raises(ValueError, match=r"needs to know what source samples score.*Evidence\(quantiles"):
         wrap(WORLD.model, source=WORLD.source, threshold="evidence", score=lambda out, _: out.features.sum(dim=1))
-    with pytest.raises(ValueError, match="share of the known"):
+    with pytest.raises(ValueError, match="share of the right answers"):
         Evidence(budget=1.0)
     with pytest.raises(ValueError, match="increasing"):
         Evidence(quantiles=(0.1, 0.3, 0.2))

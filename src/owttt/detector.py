@@ -116,10 +116,11 @@ class Fixed:
 class Evidence:
     """A threshold to deploy: split the window where there is evidence of unknown samples, else keep to a budget.
 
-    `budget` is the share of right answers that it may cost where nothing speaks for unknown samples, measured on the
-    samples that the statistics were fitted on; of new samples it is up to twice as many if these were the network's own
-    training images. `quantiles` are what source samples score, at equal steps from 0 to 1, and `right` what those score
-    that are classified right: `wrap` takes both from the statistics; for a score of your own, give those that you
+    `budget` is the share of right answers (by the nearest class mean) that it may cost where nothing speaks for unknown
+    samples, measured on the samples that the statistics were fitted on; of new samples it is up to twice as many if
+    these were the network's own training images. `quantiles` are what source samples score, at equal steps from 0 to 1,
+    and `right` what those score that are classified right: `wrap` takes both from the statistics; for a score of your
+    own, give those that you
     measured (without `right`, the budget is of all samples). `held_out` is the number of samples that these are of, if
     the network was not trained on them; it is 0 if it was.
     """
@@ -133,9 +134,11 @@ class Evidence:
 
     def __post_init__(self) -> None:
         if not 0 <= self.budget < 1:
-            raise ValueError(f"budget is a share of the known samples, from 0 to below 1, got {self.budget}.")
-        if self.held_out < 0:
+            raise ValueError(f"budget is a share of the right answers, from 0 to below 1, got {self.budget}.")
+        if not isinstance(self.held_out, int) or self.held_out < 0:
             raise ValueError(f"held_out is a number of samples, from 0, got {self.held_out}.")
+        if not self.quantiles and (self.right or self.held_out):
+            raise ValueError("right and held_out belong to quantiles: give all, or none, and the statistics have them.")
         for name, given in (("quantiles", self.quantiles), ("right", self.right)):
             if given and (len(given) < 3 or sorted(given) != list(given)):
                 raise ValueError(
@@ -208,8 +211,13 @@ def score_names() -> list[str]:
 
 
 def source_scores(score: Score, source: SourceStats, *, right: bool = False) -> Tensor | None:
-    """Return the quantiles of what source samples score, all or those classified right; None where that is unknown."""
-    return source.score_quantiles(score.like or score.name, right=right) if isinstance(score, NamedScore) else None
+    """Return the quantiles of what samples score that are like the source's; None where that is unknown.
+
+    They are of samples that the network was not trained on, if there were such; of all, or of those classified right.
+    """
+    if not isinstance(score, NamedScore):
+        return None
+    return source.score_quantiles(score.like or score.name, right=right, held_out=True)
 
 
 def is_unit(score: Score) -> bool:

@@ -216,12 +216,15 @@ def test_few_samples_are_warned_of():
         SourceStats.fit(world.model, [(world.x[:9], torch.arange(9) % CLASSES)], CLASSES, progress=False)
 
 
-def test_where_nothing_is_classified_right_the_quantiles_are_of_all_samples():
+@pytest.mark.parametrize("number", [0, 49, 50])
+def test_where_few_are_classified_right_the_quantiles_are_of_all_samples(number):
     sample = quantiles.ScoreSample()
-    features = torch.eye(2).repeat(20, 1) + 0.1 * torch.rand(40, 2, generator=torch.Generator().manual_seed(0))
-    sample.add(features, features, torch.tensor([1, 0]).repeat(20))
+    features = torch.eye(2).repeat(100, 1) + 0.1 * torch.rand(200, 2, generator=torch.Generator().manual_seed(0))
+    labels = torch.tensor([1, 0]).repeat(100)
+    labels[:number] = 1 - labels[:number]
+    sample.add(features, features, labels)
     found = sample.result(torch.eye(2), torch.tensor([0.5, 0.5]))
-    assert torch.equal(found["quantiles_right_cosine"], found["quantiles_cosine"])
+    assert torch.equal(found["quantiles_right_cosine"], found["quantiles_cosine"]) == (number < 50)
 
 
 def test_what_held_out_samples_score_is_kept_in_place_of_what_training_samples_score(tmp_path):
@@ -229,13 +232,19 @@ def test_what_held_out_samples_score_is_kept_in_place_of_what_training_samples_s
     pairs = list(zip(world.x.split(64), world.y.split(64), strict=True))
     plain = SourceStats.fit(world.model, pairs, 4, progress=False)
     new = world.x[:100] + 0.3
-    held_out = SourceStats.fit(world.model, pairs, 4, held_out=[(new[:60], world.y[:60]), (new[60:], world.y[60:100])])
+    both = [(new[:60], world.y[:60]), (new[60:], world.y[60:100])]
+    with pytest.warns(UserWarning, match="100 held-out samples are too few"):
+        held_out = SourceStats.fit(world.model, pairs, 4, held_out=both, progress=False)
     again = SourceStats.fit(world.model, [(new, world.y[:100])], 4, progress=False)
     assert held_out.info.held_out == 100
     assert plain.info.held_out == 0
     assert torch.equal(held_out.class_means, plain.class_means)
-    assert not torch.equal(held_out.score_quantiles("energy"), plain.score_quantiles("energy"))
-    torch.testing.assert_close(held_out.score_quantiles("energy"), again.score_quantiles("energy"))
+    for right in (True, False):
+        trained_on = plain.score_quantiles("energy", right=right)
+        fresh = again.score_quantiles("energy", right=right)
+        assert torch.equal(held_out.score_quantiles("energy", right=right), trained_on)
+        torch.testing.assert_close(held_out.score_quantiles("energy", right=right, held_out=True), fresh)
+    assert wrap(world.model, source=held_out).method.middle == wrap(world.model, source=plain).method.middle
     held_out.save(tmp_path / "s")
     assert SourceStats.load(tmp_path / "s").info == held_out.info
     assert "held_out=100" in wrap(world.model, source=held_out).config["threshold"]
@@ -246,7 +255,7 @@ def test_what_held_out_samples_score_is_kept_in_place_of_what_training_samples_s
     [
         (lambda x, _: [], "no held-out samples"),
         (lambda x, y: [(x[:, :, :4], y)], r"must be like those of the loader.*\(1, 8, 8\).*got.*\(1, 4, 8\)"),
-        (lambda x, y: [(x, y + 4)], "whole numbers"),
+        (lambda x, y: [(x, y + 4)], "In held_out: Source labels must be whole numbers"),
     ],
 )
 def test_held_out_samples_that_are_none(held_out, message):
@@ -259,3 +268,9 @@ def test_few_held_out_samples_are_warned_of():
     world = make_world()
     with pytest.warns(UserWarning, match="20 held-out samples are too few"):
         SourceStats.fit(world.model, [(world.x, world.y)], 4, held_out=[(world.x[:20], world.y[:20])], progress=False)
+
+
+def test_held_out_labels_in_another_order_are_warned_of():
+    world = make_world()
+    with pytest.warns(UserWarning, match="0 % of the held-out samples are classified right, and 100 %"):
+        SourceStats.fit(world.model, [(world.x, world.y)], 4, held_out=[(world.x, (world.y + 1) % 4)], progress=False)

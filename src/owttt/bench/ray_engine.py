@@ -44,7 +44,7 @@ def execute_on_ray(
         try:
             run = Run(spec)
             prints = run.fingerprints
-            found = results.find(spec, prints, run.source)
+            found = results.find(spec, *run.decided_by)
         except Exception as error:  # whatever a model or data set raises, the other runs go on
             yield Done(spec, None, error=told(error))
             continue

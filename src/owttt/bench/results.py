@@ -33,14 +33,20 @@ class Results:
         """Return the file that whoever does a run holds; it stays, in a folder out of sight."""
         return self.folder / ".locks" / self.path(spec).with_suffix("").name
 
-    def find(self, spec: RunSpec, fingerprints: dict[str, Any], source: str) -> tuple[Path, RunRecord] | None:
+    def find(
+        self, spec: RunSpec, fingerprints: dict[str, Any], source: str, threshold: str | None = None
+    ) -> tuple[Path, RunRecord] | None:
         """Return a run's file and record, if it is there and was made with what a run now would be made with.
 
-        That is: this model, data, algorithm and format, and `source`, the fingerprint of the source statistics.
+        That is: this model, data, algorithm and format; `source`, the fingerprint of the source statistics; and
+        `threshold`, what an adapter tells of it, where it depends on more than the spec and that fingerprint.
         """
         for path in (self.path(spec), self._first_path(spec)):
             record = whole_run(path, "The run is made again.") if path else None
-            if not path or not record or (record.get("adapter") or {}).get("source", source) != source:
+            told = (record.get("adapter") or {}) if record else {}
+            if not path or not record or told.get("source", source) != source:
+                continue
+            if threshold is not None and told.get("threshold", threshold) != threshold:
                 continue
             if (record.get("fingerprints"), record.get("format")) == (fingerprints, FORMAT):
                 return path, record

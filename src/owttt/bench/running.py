@@ -28,7 +28,7 @@ from owttt.data.classes import align
 from owttt.data.dataset import Dataset, Framed
 from owttt.data.streams.spec import StreamSpec
 from owttt.data.streams.stream import Stream
-from owttt.detector import SCORES, as_threshold
+from owttt.detector import SCORES, Evidence, as_score, as_threshold
 from owttt.methods import METHODS, find_method
 from owttt.models.source_model import SourceModel
 from owttt.source import SourceStats, fingerprint
@@ -64,10 +64,10 @@ def find_or_do(
     if results is None:
         return prepared.do(show), None, True
     kept = Results(results)
-    found = kept.find(spec, prepared.fingerprints, prepared.source)
+    found = kept.find(spec, *prepared.decided_by)
     if found is None:
         with waiting_for(kept.lock(spec)):
-            found = kept.find(spec, prepared.fingerprints, prepared.source)
+            found = kept.find(spec, *prepared.decided_by)
             if found is None:
                 return kept.write(spec, prepared.do(show)), kept.path(spec), True
     return found[1], found[0], False
@@ -95,6 +95,19 @@ class Run:
     def source(self) -> str:
         """The fingerprint of the source statistics; records have it among what they tell of the adapter."""
         return self.model.source.fingerprint
+
+    @property
+    def threshold(self) -> str | None:
+        """What records tell of a threshold that depends on what source samples score, which `source` does not cover."""
+        given = as_threshold(self.spec.threshold)
+        if not isinstance(given, Evidence):
+            return None
+        return given.bound(as_score(self.spec.score), self.model.source).describe()
+
+    @property
+    def decided_by(self) -> tuple[dict[str, Any], str, str | None]:
+        """Everything besides the spec by which a record of this run is known."""
+        return self.fingerprints, self.source, self.threshold
 
     @property
     def fingerprints(self) -> dict[str, Any]:

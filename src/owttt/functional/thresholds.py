@@ -22,7 +22,7 @@ beyond C. How much the source's scores tell depends on how far the lowest fifth 
     separation   d = (mean_1 - mean_0) / sqrt((var_0 + var_1)/2)      of the split's two groups
 
     one mode     u <= .11 + 1.6/sqrt(n)  and  (d <= 4.5 or one group is of less than 8):
-                 (u <= .02 + 1.6·sqrt(1/n + 1/h) if Q are of h samples that the network was not trained on)
+                 (u <= .04 + 1.6·sqrt(1/n + 1/h) if Q are of h samples that the network was not trained on)
                  τ = R(1 - budget) + (median - Q(.5), from 0 to Q(.75) - Q(.5))
     else         τ = split + .4·max(0, 1 - m)·(anchor - split),   anchor = Q(.85) + ½·max(0, F⁻¹(.2) - Q(.2))
 """
@@ -43,7 +43,7 @@ REACH = 5.0
 LEVELS = (0.5, 0.6, 0.7)
 """Where scores are held against the source's: below, all look known; above, training images score lower than others."""
 UNEXPLAINED = 0.11
-UNEXPLAINED_OF_NEW = 0.02
+UNEXPLAINED_OF_NEW = 0.04
 """The share that may score unlike the source; less if the source's scores are of samples not trained on."""
 CHANCE = 1.6
 """What one over the square root of the number of scores adds to that share."""

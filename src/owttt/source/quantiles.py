@@ -1,7 +1,8 @@
 """How the source's own samples score: quantiles of every named score, to hold a stream's scores against.
 
 They are kept of all samples, and of those that are classified right (whose class mean is the nearest): rejecting one of
-these costs an answer, rejecting another does not.
+these costs an answer, rejecting another does not. Where there are samples that the network was not trained on, they are
+kept of these, too.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ STEPS: Final = 201
 """Quantiles that are kept of each score, at equal steps from 0 to 1."""
 CAPACITY: Final = 5000
 """Samples that quantiles are taken of; of more, every second, fourth, … one."""
+FEW_RIGHT: Final = 50
+"""Samples classified right below which quantiles of these alone would tell nothing; they are of all samples then."""
 DRAWN: Final = 2000
 """Features that are drawn where no samples were measured."""
 
@@ -33,9 +36,9 @@ PREFIX: Final = "quantiles_"
 FEATURE_SCORES: Final = ("cosine", "centered")
 
 
-def tensor_name(score: str, *, right: bool = False) -> str:
-    """Return the name of a score's quantiles among the statistics: of all samples, or of those classified right."""
-    return PREFIX + ("right_" if right else "") + score.replace("-", "_")
+def tensor_name(score: str, *, right: bool = False, held_out: bool = False) -> str:
+    """Return the name of a score's quantiles among the statistics: of which samples they are."""
+    return PREFIX + "held_out_" * held_out + "right_" * right + score.replace("-", "_")
 
 
 class ScoreSample:
@@ -57,18 +60,24 @@ class ScoreSample:
             self._stride *= 2
 
     def __len__(self) -> int:
-        return self._seen
+        return sum(len(labels) for *_, labels in self._kept)
 
-    def result(self, class_means: Tensor, mean: Tensor) -> dict[str, Tensor]:
+    def right(self, class_means: Tensor) -> Tensor:
+        """Return which samples are classified right, `(N,)` bool."""
+        features, _, labels = self._joined()
+        return cosine_similarity(features, F.normalize(class_means.to(features), dim=1)).argmax(dim=1) == labels
+
+    def result(self, class_means: Tensor, mean: Tensor, *, held_out: bool = False) -> dict[str, Tensor]:
         """Return the quantiles of every named score, by name of the tensor."""
-        features, logits, labels = self._joined()
+        features, logits, _ = self._joined()
         means, middle = class_means.to(features), mean.to(features)
-        right = cosine_similarity(features, F.normalize(means, dim=1)).argmax(dim=1) == labels
+        right = self.right(class_means)
+        some = right if int(right.sum()) >= FEW_RIGHT else torch.ones_like(right)
         found = {}
         for name, function in _SCORES.items():
             scores = function(features, logits, means, middle)
-            found[tensor_name(name)] = quantiles_of(scores)
-            found[tensor_name(name, right=True)] = quantiles_of(scores[right] if bool(right.any()) else scores)
+            found[tensor_name(name, held_out=held_out)] = quantiles_of(scores)
+            found[tensor_name(name, held_out=held_out, right=True)] = quantiles_of(scores[some])
         return found
 
     def _joined(self) -> tuple[Tensor, Tensor, Tensor]:

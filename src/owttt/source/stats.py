@@ -30,6 +30,8 @@ INPUT_STATISTICS: Final = ("input_range", "input_mean", "input_std")
 """What is kept of the inputs; like quantiles no part of the fingerprint, which earlier statistics have without."""
 FEW: Final = 50
 """Samples below which statistics are too rough to go by."""
+FEW_HELD_OUT: Final = 200
+"""Held-out samples below which the threshold would notice less with them than without."""
 FULL_COVARIANCE_LIMIT: Final = 2**26
 """K·D² numbers up to which every class gets a full covariance; beyond, its variances (TTAC's ImageNet form)."""
 
@@ -59,7 +61,7 @@ class SourceInfo:
     fields: Inputs = field(default_factory=dict)
     """Name → shape and type of a sample, where batches are several named tensors."""
     held_out: int = 0
-    """Samples that the quantiles of scores are of, if the classifier was not trained on these; else 0."""
+    """Samples that the classifier was not trained on and quantiles of scores are of; 0 if there were none."""
 
     @property
     def inputs(self) -> Inputs:
@@ -126,7 +128,8 @@ class SourceStats(Statistics):
             class_covariance: Full covariances of the classes, their variances only, or what fits ("auto").
             held_out: Yields labeled samples of the known classes that the classifier was *not* trained on, such as its
                 validation set; a thousand or more. What these score tells better what to expect of new samples than
-                what training samples score: the threshold by evidence then notices smaller shares of unknown samples.
+                what training samples score: the threshold by evidence then notices smaller shares of unknown samples,
+                and takes smaller shifts for such.
             progress: Whether a bar is shown on a terminal.
 
         Returns:
@@ -170,11 +173,14 @@ class SourceStats(Statistics):
             if held_out is not None:
                 new = track(held_out, "held-out samples", show=progress)
                 pairs = (_checked(batch, num_classes, model, device) for batch in new)
-                scored = _scored(pairs, extractor, num_classes, inputs)
+                new_scored = _scored(pairs, extractor, num_classes, inputs)
         _check_counts(moments.counts)
         tensors = {name: value.to(z.dtype) for name, value in (moments.result() | spread.result()).items()}
         _check_prototypes(tensors["class_means"])
         extra = inputs_seen.result() | scored.result(tensors["class_means"], tensors["mean"])
+        if held_out is not None:
+            _compare_right(new_scored, scored, tensors["class_means"])
+            extra |= new_scored.result(tensors["class_means"], tensors["mean"], held_out=True)
         tensors |= {name: value.to(z.dtype) for name, value in extra.items()}
         info = SourceInfo(
             num_classes=num_classes,
@@ -185,7 +191,7 @@ class SourceStats(Statistics):
             input_dtype=next(iter(inputs.values()))[1],
             model=fingerprint(model),
             fields=inputs if isinstance(sample, Fields) else {},
-            held_out=0 if held_out is None else len(scored),
+            held_out=0 if held_out is None else len(new_scored),
         )
         return cls(info, tensors)
 
@@ -195,15 +201,16 @@ class SourceStats(Statistics):
         return self.info.num_classes
 
     @torch.no_grad()
-    def score_quantiles(self, score: str = "cosine", *, right: bool = False) -> Tensor | None:
+    def score_quantiles(self, score: str = "cosine", *, right: bool = False, held_out: bool = False) -> Tensor | None:
         """Return what the source's samples score, as quantiles at equal steps from 0 to 1.
 
-        With `right`, only of samples whose class mean is the nearest; statistics that were fitted before these were
-        kept give those of all samples. Statistics that were fitted before any were kept have them only of scores of
-        features, drawn from the classes' Gaussians; None of the others, and of scores without a name.
+        With `held_out`, those of samples that the classifier was not trained on, if there were such. With `right`, only
+        of samples whose class mean is the nearest; statistics that were fitted before these were kept give those of all
+        samples. Statistics that were fitted before any were kept have them only of scores of features, drawn from the
+        classes' Gaussians; None of the others, and of scores without a name.
         """
-        for name in (tensor_name(score, right=right), tensor_name(score)):
-            if (kept := self._buffers.get(name)) is not None:
+        for new, only in ((held_out, right), (False, right), (False, False)):
+            if (kept := self._buffers.get(tensor_name(score, right=only, held_out=new))) is not None:
                 return kept
         if score not in FEATURE_SCORES:
             return None
@@ -303,18 +310,31 @@ def _scored(
 ) -> ScoreSample:
     """Return the scores of held-out samples, which must be of the same shape and type as the others."""
     scored = ScoreSample()
-    for x, y in batches:
-        if _inputs(x) != inputs:
-            raise ValueError(f"Held-out samples must be like those of the loader, {inputs}; got {_inputs(x)}.")
-        scored.add(*_features(extractor, x, num_classes), y)
+    try:
+        for x, y in batches:
+            if _inputs(x) != inputs:
+                raise ValueError(f"Samples must be like those of the loader, {inputs}; got {_inputs(x)}.")
+            scored.add(*_features(extractor, x, num_classes), y)
+    except ValueError as error:
+        raise ValueError(f"In held_out: {error}") from error
     if not len(scored):
         raise ValueError("There are no held-out samples; give a few hundred, or leave held_out out.")
-    if len(scored) < FEW:
+    if len(scored) < FEW_HELD_OUT:
         warn(
             f"{len(scored)} held-out samples are too few to tell what new samples score, and the threshold will hardly "
             "notice unknown ones. Give a thousand, or leave held_out out."
         )
     return scored
+
+
+def _compare_right(new: ScoreSample, trained_on: ScoreSample, class_means: Tensor) -> None:
+    """Warn if far fewer held-out samples are classified right than training samples."""
+    shares = [float(some.right(class_means).float().mean()) for some in (new, trained_on)]
+    if shares[0] < shares[1] / 2:
+        warn(
+            f"{100 * shares[0]:.0f} % of the held-out samples are classified right, and {100 * shares[1]:.0f} % of the "
+            "others. Are their labels in the same order, and their images prepared in the same way?"
+        )
 
 
 def _inputs(x: Batch) -> Inputs:
