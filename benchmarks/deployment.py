@@ -30,7 +30,7 @@ from rich.table import Table
 from owttt._utils.files import write_json
 from owttt._utils.progress import track
 from owttt.bench.engine import execute
-from owttt.bench.spec import RunSpec, paper_preset
+from owttt.bench.spec import RunSpec, paper_preset, usual_score
 from owttt.data import StreamSpec
 
 SVHN, TINY = "npz:svhn_test10k.npz", "npz:tinyimagenet_val.npz"
@@ -74,6 +74,7 @@ class Row:
     method: str
     threshold: str = "evidence"
     paper: bool = False
+    score: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -87,6 +88,7 @@ ROWS = (
 ABLATION = (
     Row("test", "test"),
     Row("owttt+", "owttt+"),
+    Row("cosine score", "owttt+", score="cosine"),
     Row("nobody is strange", "owttt+", options={"strange": 0.0}),
     Row("all samples give statistics", "owttt+", options={"keep": 1.0}),
     Row("nothing need be known", "owttt+", options={"least": 0.0}),
@@ -148,7 +150,8 @@ def streams(base: StreamSpec, looks: Iterable[str], *, developed: bool) -> Itera
 def run_of(row: Row, model: str, stream: StreamSpec) -> RunSpec:
     """Return the run of a row on a stream."""
     preset = paper_preset(model, stream.known) if row.paper else None
-    return RunSpec(model, stream, row.method, preset=preset, threshold=row.threshold, options=row.options)
+    score = row.score or usual_score(row.method, preset)
+    return RunSpec(model, stream, row.method, preset, score=score, threshold=row.threshold, options=row.options)
 
 
 def measured(model: str, rows: Iterable[Row], chosen: argparse.Namespace) -> dict[str, Cells]:

@@ -17,13 +17,16 @@ from owttt._utils.queue import Queue
 from owttt._utils.suggest import suggest
 from owttt.functional import (
     centered_score,
+    depth_score,
     energy_score,
     evidence_threshold,
     max_softmax_score,
     nearest_score,
     otsu_threshold,
+    residual_score,
 )
-from owttt.source import SourceStats
+from owttt.functional.thresholds import GAP
+from owttt.source import SourceStats, joint_of
 from owttt.types import Forward, Strangers, Verdict
 
 Score = Callable[[Forward, SourceStats], Tensor]
@@ -46,6 +49,15 @@ def _max_softmax(out: Forward, _: SourceStats) -> Tensor:
     return max_softmax_score(out.logits)
 
 
+def _joint(out: Forward, source: SourceStats) -> Tensor:
+    cosine = _cosine(out, source)
+    if out.depth is None or source.depth_mean is None or source.depth_std is None:
+        return cosine
+    residual = residual_score(out.features, source.class_basis.to(source.mean), source.mean)
+    depth = depth_score(out.depth, source.depth_mean, source.depth_std)
+    return joint_of({"cosine": cosine, "residual": residual, "depth": depth}, source.joint_units)
+
+
 @dataclass(frozen=True)
 class NamedScore:
     """A score with a name; `unit` if its natural range is [0, 1] (cosines of signed features go on to 2)."""
@@ -57,6 +69,10 @@ class NamedScore:
     """How to do without it, where it is a method's own."""
     like: str | None = None
     """The score whose quantiles of the source it is held against; its own, unless it says otherwise."""
+    watches: bool = False
+    """Whether it asks how samples look to the layers on the way (`Forward.depth`)."""
+    gap: float = GAP
+    """How many more of new samples than of training samples may score beyond the source's high quantiles."""
 
     def __call__(self, out: Forward, source: SourceStats) -> Tensor:
         """Return the scores of a batch."""
@@ -76,6 +92,7 @@ SCORES: Final[dict[str, NamedScore]] = {
         NamedScore("centered", _centered, unit=True),
         NamedScore("energy", _energy, unit=False),
         NamedScore("max-softmax", _max_softmax, unit=True),
+        NamedScore("joint", _joint, unit=False, watches=True, gap=0.03),
     )
 }
 
@@ -122,15 +139,17 @@ class Evidence:
     and `right` what those score that are classified right: `wrap` takes both from the statistics; for a score of your
     own, give those that you
     measured (without `right`, the budget is of all samples). `held_out` is the number of samples that these are of, if
-    the network was not trained on them; it is 0 if it was.
+    the network was not trained on them; it is 0 if it was. Then `gap` is how many more of new samples may score high
+    than of training samples: a property of the score.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     """Counts the changes that alter its numbers: runs of another version are not found again."""
     budget: float = 0.0075
     quantiles: tuple[float, ...] = field(default=(), repr=False)
     right: tuple[float, ...] = field(default=(), repr=False)
     held_out: int = 0
+    gap: float = GAP
 
     def __post_init__(self) -> None:
         if not 0 <= self.budget < 1:
@@ -158,20 +177,22 @@ class Evidence:
                 "for a score of your own pass threshold=Evidence(quantiles=…), or take another threshold."
             )
         known, of_right = tuple(found.tolist()), tuple(right.tolist())
-        return replace(self, quantiles=known, right=of_right, held_out=source.info.held_out)
+        gap = score.gap if isinstance(score, NamedScore) else self.gap
+        return replace(self, quantiles=known, right=of_right, held_out=source.info.held_out, gap=gap)
 
     def describe(self) -> str:
         """Return what it is, for the record; quantiles as the beginning of their SHA-256."""
         told = hashlib.sha256(repr((self.quantiles, self.right)).encode()).hexdigest()[:8]
         held_out = f", held_out={self.held_out}" if self.held_out else ""
-        return f"Evidence(budget={self.budget}, quantiles={told}{held_out})"
+        return f"Evidence(budget={self.budget}, gap={self.gap}, quantiles={told}{held_out})"
 
     def __call__(self, scores: Tensor, explained: float = 0.0) -> Tensor:
         """Return the threshold of a window of scores; distinct strangers, a share of the stream, are no part of it."""
         if not self.quantiles:
             raise ValueError("A threshold by evidence needs the quantiles of source scores; `wrap` gives it these.")
         source, right = (torch.tensor(one, dtype=torch.float64) for one in (self.quantiles, self.right))
-        found = evidence_threshold(scores, source, self.budget, right if self.right else None, self.held_out)
+        of_right = right if self.right else None
+        found = evidence_threshold(scores, source, self.budget, of_right, self.held_out, self.gap)
         if explained < FEW_STRANGERS:
             return found
         return torch.maximum(found, scores.quantile(1 - LEFT_UNKNOWN))

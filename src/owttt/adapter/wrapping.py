@@ -18,6 +18,7 @@ from owttt.detector import (
     DEFAULT_SCORE,
     DEFAULT_THRESHOLD,
     Evidence,
+    NamedScore,
     Score,
     Threshold,
     as_score,
@@ -44,7 +45,7 @@ def wrap(
     *,
     source: SourceStats,
     order: Order = PREDICT_THEN_ADAPT,
-    score: str | Score = DEFAULT_SCORE,
+    score: str | Score | None = None,
     threshold: str | float | tuple[float, float] | Threshold | None = None,
     window: int = 512,
     classifier: Classifier = "prototypes",
@@ -63,8 +64,10 @@ def wrap(
             `options`); "owttt+" by default, which is made to be left running, "owttt" is the paper's.
         source: What is known of the source data: `SourceStats.fit` or `.load`.
         order: "predict-then-adapt", causal, the paper's Algorithm 1; "adapt-then-predict", the authors' program.
-        score: "cosine" (the paper's), "centered", "energy", "max-softmax", `package.module:function`, or a callable;
-            high = unknown.
+        score: "cosine" (the paper's), "centered", "energy", "max-softmax", "joint" (cosine, residual and depth
+            together: needs the statistics of known samples, which "owttt+" finds), `package.module:function`, or a
+            callable; high = unknown. By default the method's: "joint" for "owttt+", else "cosine"; "cosine" with a
+            `preset`.
         threshold: "evidence" (splits the window where there is evidence of unknown samples, else keeps to a budget of
             right answers to reject; `Evidence(budget=…)` sets it), "adaptive" (the paper's: Otsu, weighted),
             "adaptive-unweighted" (as printed there), "off", a number (fixed), a pair (adaptive, within bounds), or a
@@ -123,8 +126,9 @@ def wrap(
             "dtype or a wrapper around it makes it another model."
         )
     unbound = make_method(method, preset, options)
-    scoring = _score(unbound, score)
+    scoring = _score(unbound, score, DEFAULT_SCORE if preset else unbound.usual_score)
     network = same_features(copy.deepcopy(model), source.feature_point, source.info.head, features)
+    network.watches = isinstance(scoring, NamedScore) and scoring.watches and source.depth_mean is not None
     if distributed is not False:
         network.ranks = Ranks(None if distributed is True else distributed)
     home = next((parameter.device for parameter in model.parameters()), source.mean.device)
@@ -169,12 +173,12 @@ def _threshold(
     return found.bound(score, source) if isinstance(found, Evidence) else found
 
 
-def _score(method: Method, score: str | Score) -> Score:
-    """Return the method's own score, or the chosen one; both at once are an error."""
+def _score(method: Method, score: str | Score | None, usual: str) -> Score:
+    """Return the method's own score, or the chosen one, or the usual one; the first two at once are an error."""
     own = method.own_score
     if own is None:
-        return as_score(score)
-    if score != DEFAULT_SCORE:
+        return as_score(usual if score is None else score)
+    if score is not None and score != DEFAULT_SCORE:
         raise ValueError(
             f"With these options {method.name!r} scores by itself ({own.name}), and score={score!r} would have no "
             f"effect; leave it out, or turn that off: {own.way_out}."

@@ -107,10 +107,16 @@ def paper_preset(model: str, known: str) -> str | None:
     return (entry.preset if entry else None) or preset_of(model)
 
 
-def usual(method: str, preset: str | None, score: str = DEFAULT_SCORE) -> dict[str, Any]:
+def usual(method: str, preset: str | None, score: str | None = None) -> dict[str, Any]:
     """Return how a method is run where nobody says otherwise: with the preset, or as `wrap` does."""
     fitting = None if find_method(method).deployed else preset
-    return {"method": method, "preset": fitting, "threshold": usual_threshold(fitting, score)}
+    score = score or usual_score(method, fitting)
+    return {"method": method, "preset": fitting, "score": score, "threshold": usual_threshold(fitting, score)}
+
+
+def usual_score(method: str, preset: str | None) -> str:
+    """Return the score that goes with a preset, the paper's, or else with a method."""
+    return DEFAULT_SCORE if preset else find_method(method).usual_score
 
 
 def usual_threshold(preset: str | None, score: str = DEFAULT_SCORE) -> str:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 from rich.console import Console
 
@@ -18,7 +18,7 @@ from owttt._utils.suggest import suggest
 from owttt.adapter import CLASSIFIERS
 from owttt.bench.records import RunRecord
 from owttt.bench.running import Show, find_or_do
-from owttt.bench.spec import RunSpec, paper_preset, usual, usual_threshold, with_paper_batches
+from owttt.bench.spec import RunSpec, paper_preset, usual, usual_score, usual_threshold, with_paper_batches
 from owttt.bench.steps import Step
 from owttt.bench.text import methods_table, percent
 from owttt.cli.arguments import at_least_one, describe, option, threshold, words, writable
@@ -60,7 +60,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         help=f"paper (what fits; none for owttt+), none, or one of {', '.join(sorted({*PRESETS} - {'paper'}))}",
     )
     how.add_argument("--order", choices=get_args(Order), default="predict-then-adapt", help="of a batch")
-    how.add_argument("--score", default="cosine", help=f"{', '.join(score_names())}, or package.module:function")
+    how.add_argument(
+        "--score",
+        help=f"{', '.join(score_names())}, or package.module:function; by default the method's, with a preset cosine",
+    )
     how.add_argument(
         "--threshold",
         type=threshold,
@@ -152,7 +155,6 @@ def specs_of(chosen: argparse.Namespace) -> list[RunSpec]:
         stream=stream,
         preset=preset,
         order=chosen.order,
-        score=chosen.score,
         window=chosen.window,
         classifier=chosen.classifier,
         source=chosen.source,
@@ -161,10 +163,16 @@ def specs_of(chosen: argparse.Namespace) -> list[RunSpec]:
         weights=chosen.weights,
     )
     spec = spec if batch_size_given else with_paper_batches(spec)
-    named = {"preset": preset, "threshold": usual_threshold(preset, chosen.score)}
-    given = {} if chosen.preset == "paper" else named
-    given |= {} if chosen.threshold is None else {"threshold": chosen.threshold}
-    return [replace(spec, **{**usual(method, preset, chosen.score), **given}) for method in methods]
+    given = {} if chosen.threshold is None else {"threshold": chosen.threshold}
+    return [replace(spec, **{**_usual(method, preset, chosen), **given}) for method in methods]
+
+
+def _usual(method: str, preset: str | None, chosen: argparse.Namespace) -> dict[str, Any]:
+    """Return how a method is run; with a preset that somebody has named, all methods run with it."""
+    if chosen.preset == "paper":
+        return usual(method, preset, chosen.score)
+    score = chosen.score or usual_score(method, preset)
+    return {"method": method, "preset": preset, "score": score, "threshold": usual_threshold(preset, score)}
 
 
 def stream_of(chosen: argparse.Namespace) -> tuple[StreamSpec, bool]:

@@ -36,12 +36,16 @@ from owttt.functional.precision import autocasting, floating, fresh_autocast, fu
 from owttt.functional.prototypes import expansion_threshold, follow, isolated_samples, kept
 from owttt.functional.scores import (
     centered_score,
+    class_basis,
     cosine_score,
     cosine_similarity,
+    depth_score,
     energy_score,
+    joint_score,
     max_softmax_score,
     nearest_score,
     pool_score,
+    residual_score,
 )
 from owttt.functional.thresholds import evidence_threshold, otsu_threshold, threshold_candidates
 
@@ -52,10 +56,12 @@ __all__ = [
     "auroc",
     "autocasting",
     "centered_score",
+    "class_basis",
     "cosine_score",
     "cosine_similarity",
     "covariance",
     "covariance_discrepancy",
+    "depth_score",
     "effective_classes",
     "energy_score",
     "entropy",
@@ -73,6 +79,7 @@ __all__ = [
     "information_maximization",
     "inverse",
     "isolated_samples",
+    "joint_score",
     "kept",
     "known_clustering",
     "max_softmax_score",
@@ -81,6 +88,7 @@ __all__ = [
     "oscr",
     "otsu_threshold",
     "pool_score",
+    "residual_score",
     "ridge",
     "running_gaussian",
     "supervised_contrastive",

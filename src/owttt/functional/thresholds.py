@@ -18,11 +18,11 @@ beyond C. How much the source's scores tell depends on how far the lowest fifth 
 
     moved        m = max(0, F⁻¹(.2) - Q(.2)) / (Q(.85) - Q(.2))
     cut          C = Q(.5) + (1.5 + 3m)·(Q(.99) - Q(.5))
-    unexplained  u = mean over p = .5, .6, .7 of 1 - F(Q(p))/p       the share that scores unlike the source
+    excess       e = mean over p = .9, .95 of p - F(Q(p))             how many more score high than of the source's samples
     separation   d = (mean_1 - mean_0) / sqrt((var_0 + var_1)/2)      of the split's two groups
 
-    one mode     u <= .11 + 1.6/sqrt(n)  and  (d <= 4.5 or one group is of less than 8):
-                 (u <= .04 + 1.6·sqrt(1/n + 1/h) if Q are of h samples that the network was not trained on)
+    one mode     e <= gap + .5/sqrt(n)  and  (d <= 4.5 or one group is of less than 8):
+                 (e <= .01 + .5·sqrt(1/n + 1/h) if Q are of h samples that the network was not trained on)
                  τ = R(1 - budget) + (median - Q(.5), from 0 to Q(.75) - Q(.5))
     else         τ = split + .4·max(0, 1 - m)·(anchor - split),   anchor = Q(.85) + ½·max(0, F⁻¹(.2) - Q(.2))
 """
@@ -40,13 +40,14 @@ from torch import Tensor
 CANDIDATES = 100
 REACH = 5.0
 """How far the range of scores may go beyond their middle 90 %, in widths of it."""
-LEVELS = (0.5, 0.6, 0.7)
-"""Where scores are held against the source's: below, all look known; above, training images score lower than others."""
-UNEXPLAINED = 0.11
-UNEXPLAINED_OF_NEW = 0.04
-"""The share that may score unlike the source; less if the source's scores are of samples not trained on."""
-CHANCE = 1.6
-"""What one over the square root of the number of scores adds to that share."""
+LEVELS = (0.9, 0.95)
+"""The source's quantiles beyond which scores are counted: what is unknown scores there, hardly anything else does."""
+GAP = 0.045
+GAP_OF_NEW = 0.01
+"""How many more of new samples may score beyond them: networks score what they were trained on lower than what is new;
+hardly any if the source's scores are of samples not trained on."""
+CHANCE = 0.5
+"""What one over the square root of the number of scores adds to that: about two standard errors."""
 SEPARATION = 4.5
 """Two halves of one mode, parted by Otsu, are 2.6 to 3.9 deviations apart."""
 LEAST_GROUP = 8
@@ -113,14 +114,20 @@ def otsu_threshold(scores: Tensor, *, weighted: bool = True, unit: bool = True) 
 
 
 def evidence_threshold(
-    scores: Tensor, quantiles: Tensor, budget: float, right: Tensor | None = None, held_out: int = 0
+    scores: Tensor,
+    quantiles: Tensor,
+    budget: float,
+    right: Tensor | None = None,
+    held_out: int = 0,
+    gap: float = GAP,
 ) -> Tensor:
     """Return the threshold of scores `(N,)` by evidence, see above.
 
     `quantiles` are the source's scores at equal steps from 0 to 1, increasing; `right` those of its samples that are
     classified right, if these are known; `budget` is the share of the latter that is rejected where nothing speaks for
-    unknown samples; `held_out` the number h of samples that all these are of, if the network was not trained on them. A
-    score of exactly R(1 - budget) is kept: where all score alike, nothing is rejected.
+    unknown samples; `held_out` the number h of samples that all these are of, if the network was not trained on them,
+    else `gap` is how many more new samples may score high than those that it was trained on. A score of exactly
+    R(1 - budget) is kept: where all score alike, nothing is rejected.
     """
     at = _quantiles(quantiles)
     kept = (at if right is None else _quantiles(right))(1 - budget)
@@ -129,8 +136,8 @@ def evidence_threshold(
     moved = min(rise / max(at(ANCHOR) - at(LOWEST), np.finfo(np.float64).tiny), FAR) if rise else 0.0
     cut = at(0.5) + CUT * (1 + 2 * moved) * (at(0.99) - at(0.5))
     split = float(otsu_threshold(scores.detach().cpu().double().clamp(max=cut), unit=False))
-    share, number = (UNEXPLAINED_OF_NEW, 1 / held_out) if held_out else (UNEXPLAINED, 0.0)
-    limit = share + CHANCE * math.sqrt(1 / len(values) + number)
+    allowed, number = (GAP_OF_NEW, 1 / held_out) if held_out else (gap, 0.0)
+    limit = allowed + CHANCE * math.sqrt(1 / len(values) + number)
     if math.isfinite(split) and _two_modes(values, split, at, limit):
         anchor = at(ANCHOR) + rise / 2
         return scores.new_tensor(split + PULL * max(0.0, 1 - moved) * (anchor - split))
@@ -146,11 +153,10 @@ def _quantiles(values: Tensor) -> Callable[[float], float]:
     return lambda share: float(np.interp(share, steps, known))
 
 
-def _two_modes(ordered: NDArray[np.floating], split: float, at: Callable[[float], float], unexplained: float) -> bool:
-    """Whether sorted scores are of more than the source's samples: too many score unlike these, or two groups part."""
-    number = len(ordered)
-    below = np.searchsorted(ordered, [at(level) for level in LEVELS], side="right") / number
-    if float(np.mean(1 - below / LEVELS)) > unexplained:
+def _two_modes(ordered: NDArray[np.floating], split: float, at: Callable[[float], float], limit: float) -> bool:
+    """Whether sorted scores are of more than the source's samples: too many score high, or two groups part."""
+    below = np.searchsorted(ordered, [at(level) for level in LEVELS], side="right") / len(ordered)
+    if float(np.mean(LEVELS - below)) > limit:
         return True
     lower, upper = np.split(ordered, [np.searchsorted(ordered, split)])
     if min(len(lower), len(upper)) < LEAST_GROUP:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from owttt.detector import NamedScore
+from owttt.detector import DEFAULT_SCORE, NamedScore
 from owttt.methods.gathering import ENOUGH
 from owttt.network.features import FeatureExtractor
 from owttt.source import SourceStats
@@ -41,6 +41,9 @@ class Method(nn.Module, ABC):
 
     deployed: ClassVar[bool] = False
     """Whether benchmarks run it as `wrap` does by default, without a preset of the paper and its threshold."""
+
+    usual_score: ClassVar[str] = DEFAULT_SCORE
+    """The score that suits it where nobody chooses another; with a preset it is the paper's."""
 
     gathers: ClassVar[bool] = False
     """Whether it gathers small batches by itself until it has enough samples to learn from."""

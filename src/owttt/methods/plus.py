@@ -44,7 +44,7 @@ statistics of what is long gone do no harm for long.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, final
 
 import torch
@@ -100,10 +100,11 @@ class Plus(Method):
     """Statistics of the known samples, found by evidence. Options: see the steps above."""
 
     name = "owttt+"
-    version = 7
+    version = 8
     cost = 2.4
     color = "#7a3fb0"
     deployed = True
+    usual_score = "joint"
     gathers = True
     alike: Tensor
     pause: Tensor
@@ -164,7 +165,7 @@ class Plus(Method):
         """Answer a batch with the statistics found in it, or with those in use if it is small."""
         found = self._found(x) if len(x) >= self.chunk else self._recalled(x)
         out = self.normalization.run(x, found.statistics) if found.out is None else found.out
-        return Forward(out.features, out.logits, found, found.strangers)
+        return replace(out, note=found, strangers=found.strangers)
 
     @torch.no_grad()
     def adapt(self, x: Batch, out: Forward, verdict: Verdict) -> None:

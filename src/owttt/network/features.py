@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from owttt._utils.state import temporary
 from owttt.functional import fresh_autocast
+from owttt.network.depth import watching
 from owttt.network.inputs import Batch, call, first_argument, tensors_of
 from owttt.network.ranks import Ranks
 from owttt.types import Forward
@@ -63,6 +64,8 @@ class FeatureExtractor(nn.Module):
         self.head = head
         self.ranks: Ranks | None = None
         """The processes that passes are shared with."""
+        self.watches = False
+        """Whether passes also tell how samples look on the way (`Forward.depth`)."""
 
     def forward(self, x: Batch) -> Forward:
         """Run the classifier once on `x` and return features and logits."""
@@ -71,7 +74,14 @@ class FeatureExtractor(nn.Module):
     def alone(self, x: Batch) -> Forward:
         """Run the classifier on all of `x` in this process."""
         with fresh_autocast(next(iter(tensors_of(x).values())).device), _unchanged(x):
-            return self._watched(x) if self.function is None else self._call(self.function, x)
+            if not self.watches:
+                return self._run(x)
+            with watching(self.model, len(x)) as seen:
+                out = self._run(x)
+            return replace(out, depth=seen.result())
+
+    def _run(self, x: Batch) -> Forward:
+        return self._watched(x) if self.function is None else self._call(self.function, x)
 
     def _watched(self, x: Batch) -> Forward:
         seen: list[Any] = []

@@ -22,6 +22,7 @@ import atexit
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Self, final
 
 import torch
@@ -104,7 +105,7 @@ class Ranks:
         """Run a network on the rows that fall to this rank, and return what all ranks found."""
         if len(x) < self.size:
             out = run(x)
-            return Forward(_share(out.features, self.size), _share(out.logits, self.size))
+            return replace(out, features=_share(out.features, self.size), logits=_share(out.logits, self.size))
         sizes = [len(rows) for rows in torch.arange(len(x)).tensor_split(self.size)]
         start = sum(sizes[: self.rank])
         self.rows = (sizes[self.rank], len(x))
@@ -112,7 +113,8 @@ class Ranks:
             out = run(x[start : start + sizes[self.rank]])
         finally:
             self.rows = None
-        return Forward(_gather(out.features, sizes, self), _gather(out.logits, sizes, self))
+        depth = None if out.depth is None else self._gathered(out.depth, sizes)
+        return Forward(_gather(out.features, sizes, self), _gather(out.logits, sizes, self), depth=depth)
 
     def moments(self, x: Tensor) -> tuple[Tensor, Tensor, int]:
         """Return mean and variance `(C,)` of every channel over the rows of all ranks, and of how many values they are.

@@ -8,6 +8,7 @@ are one tensor `(2, C)`, means and variances, so that a method can mix and keep 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, final
 
 import torch
@@ -136,7 +137,7 @@ class FeatureStatistics(Normalization):
 
     def _moved(self, out: Forward, statistics: Tensor) -> Forward:
         shift = self.stats.mean - statistics[0]
-        return Forward(out.features + shift.to(out.features.dtype), out.logits)
+        return replace(out, features=out.features + shift.to(out.features.dtype))
 
 
 def normalization(network: FeatureExtractor, source: SourceStats) -> Normalization:

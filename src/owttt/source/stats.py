@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Literal, final
@@ -18,16 +19,25 @@ from owttt._utils import tensors as tensor_files
 from owttt._utils.progress import track
 from owttt._utils.queue import Statistics
 from owttt._utils.warning import warn
-from owttt.functional import wide
+from owttt.functional import class_basis, wide
 from owttt.network.features import FeatureExtractor, FeatureFunction, FeaturePoint, locate_features, uncompiled
 from owttt.network.inputs import Batch, Fields, as_pair, tensors_of
 from owttt.source.moments import BatchSpread, ClassMoments, InputMoments
-from owttt.source.quantiles import FEATURE_SCORES, PREFIX, ScoreSample, drawn_quantiles, tensor_name
+from owttt.source.quantiles import (
+    DEPTH_STATISTICS,
+    FEATURE_SCORES,
+    JOINT_TERMS,
+    PREFIX,
+    ScoreSample,
+    drawn_quantiles,
+    tensor_name,
+)
 from owttt.types import Forward
 
 KIND: Final = "source statistics"
 INPUT_STATISTICS: Final = ("input_range", "input_mean", "input_std")
-"""What is kept of the inputs; like quantiles no part of the fingerprint, which earlier statistics have without."""
+LATER: Final = (*INPUT_STATISTICS, *DEPTH_STATISTICS)
+"""What earlier statistics do not have; like quantiles no part of the fingerprint."""
 FEW: Final = 50
 """Samples below which statistics are too rough to go by."""
 FEW_HELD_OUT: Final = 200
@@ -76,8 +86,9 @@ class SourceStats(Statistics):
     Tensors (moving with `.to`): `prototypes` `(K, D)` unit class means, `class_means` `(K, D)`, `class_covariances`
     `(K, D, D)` or `(K, D)` variances, `mean` `(D,)`, `covariance` `(D, D)`, and `mean_spread` and `covariance_spread`,
     the discrepancies between source batches of `spread_samples`. Of the inputs `input_range` `(2,)`, `input_mean` and
-    `input_std` per channel; None in statistics that were fitted before these were kept. Quantiles of the source's own
-    scores: `score_quantiles`.
+    `input_std` per channel; of how samples look to the layers on the way `depth_mean` and `depth_std` (networks with
+    BatchNorm); None in statistics that were fitted before these were kept. Quantiles of the source's own scores:
+    `score_quantiles`.
     """
 
     class_means: Tensor
@@ -91,13 +102,15 @@ class SourceStats(Statistics):
     input_range: Tensor | None
     input_mean: Tensor | None
     input_std: Tensor | None
+    depth_mean: Tensor | None
+    depth_std: Tensor | None
 
     def __init__(self, info: SourceInfo, tensors: dict[str, Tensor]) -> None:
         super().__init__()
         self.info = info
         for name, tensor in tensors.items():
             self.register_buffer(name, tensor, persistent=False)
-        for name in INPUT_STATISTICS:
+        for name in LATER:
             if name not in tensors:
                 self.register_buffer(name, None, persistent=False)
         self.register_buffer("prototypes", F.normalize(self.class_means, dim=1), persistent=False)
@@ -158,17 +171,19 @@ class SourceStats(Statistics):
             sample = first[0][:2]
             inputs = _inputs(sample)
             extractor = locate_features(model, sample, num_classes, features)
+            extractor.watches = True
             _warn_of_probabilities(extractor(sample).logits)
-            size = _features(extractor, sample, num_classes)[0].shape[1]
+            size = _features(extractor, sample, num_classes).features.shape[1]
             moments = ClassMoments(num_classes, diagonal=_diagonal(class_covariance, num_classes, size))
             spread = BatchSpread(SPREAD_BATCH)
             inputs_seen = InputMoments()
             scored = ScoreSample()
             for x, y in chain((first,), batches):
-                z, logits = _features(extractor, x, num_classes)
+                out = _features(extractor, x, num_classes)
+                z = out.features
                 moments.add(z, y)
                 spread.add(z)
-                scored.add(z, logits, y)
+                scored.add(z, out.logits, y, out.depth)
                 inputs_seen.add(next(iter(tensors_of(x).values())))
             if held_out is not None:
                 new = track(held_out, "held-out samples", show=progress)
@@ -180,7 +195,7 @@ class SourceStats(Statistics):
         extra = inputs_seen.result() | scored.result(tensors["class_means"], tensors["mean"])
         if held_out is not None:
             _compare_right(new_scored, scored, tensors["class_means"])
-            extra |= new_scored.result(tensors["class_means"], tensors["mean"], held_out=True)
+            extra |= new_scored.held_out_result(tensors["class_means"], tensors["mean"], extra)
         tensors |= {name: value.to(z.dtype) for name, value in extra.items()}
         info = SourceInfo(
             num_classes=num_classes,
@@ -212,9 +227,22 @@ class SourceStats(Statistics):
         for new, only in ((held_out, right), (False, right), (False, False)):
             if (kept := self._buffers.get(tensor_name(score, right=only, held_out=new))) is not None:
                 return kept
-        if score not in FEATURE_SCORES:
-            return None
-        return drawn_quantiles(score, self.class_means, self.class_covariances, self.mean).to(self.mean)
+        return self._drawn[score].to(self.mean) if score in FEATURE_SCORES else None
+
+    @cached_property
+    def _drawn(self) -> dict[str, Tensor]:
+        return drawn_quantiles(self.class_means, self.class_covariances, self.mean)
+
+    @cached_property
+    def joint_units(self) -> dict[str, Tensor]:
+        """The quantiles that terms of the joint score are in units of, where these are known."""
+        found = {name: self.score_quantiles(name) for name in JOINT_TERMS}
+        return {name: quantiles for name, quantiles in found.items() if quantiles is not None}
+
+    @cached_property
+    def class_basis(self) -> Tensor:
+        """An orthonormal basis `(D, R)` of the directions in which classes differ, where it was first asked for."""
+        return class_basis(self.class_means, self.mean)
 
     @property
     def feature_point(self) -> FeaturePoint:
@@ -232,7 +260,7 @@ class SourceStats(Statistics):
         ours = [
             (name, value)
             for name, value in sorted(self._tensors().items())
-            if name not in INPUT_STATISTICS and not name.startswith(PREFIX)
+            if name not in LATER and not name.startswith(PREFIX)
         ]
         tensors = ((name, value.float()) for name, value in ours)
         return tensor_files.digest((*tensors, (self.info.model, torch.empty(0))))
@@ -285,14 +313,14 @@ def _evaluating(model: nn.Module) -> Any:
             module.training = mode
 
 
-def _features(extractor: FeatureExtractor, x: Batch, num_classes: int) -> tuple[Tensor, Tensor]:
-    """Return features and logits of source data, checked."""
+def _features(extractor: FeatureExtractor, x: Batch, num_classes: int) -> Forward:
+    """Return what a classifier says of source data, checked."""
     out: Forward = extractor(x)
     if out.logits.shape[1] != num_classes:
         raise ValueError(f"num_classes is {num_classes}, the classifier has {out.logits.shape[1]} outputs.")
     if not out.features.isfinite().all():
         raise ValueError("The classifier gives features that are not finite on source data.")
-    return wide(out.features), out.logits
+    return replace(out, features=wide(out.features))
 
 
 def _warn_of_probabilities(logits: Tensor) -> None:
@@ -314,7 +342,8 @@ def _scored(
         for x, y in batches:
             if _inputs(x) != inputs:
                 raise ValueError(f"Samples must be like those of the loader, {inputs}; got {_inputs(x)}.")
-            scored.add(*_features(extractor, x, num_classes), y)
+            out = _features(extractor, x, num_classes)
+            scored.add(out.features, out.logits, y, out.depth)
     except ValueError as error:
         raise ValueError(f"In held_out: {error}") from error
     if not len(scored):

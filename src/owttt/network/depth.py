@@ -1,0 +1,59 @@
+"""How samples look to the layers on the way: the mean of every channel that a BatchNorm layer puts out.
+
+Normalized with the right statistics, known samples look to these layers as the source's samples do, whatever their
+corruption was. Samples of another kind do not, even where their features end up near a class. The layers of the last
+quarter are left out: they tell classes, and an unknown sample, which is of none, looks more usual to them than a known
+one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from owttt._utils.state import temporary
+from owttt.functional import wide
+from owttt.network.norm import batch_norms
+
+PART: Final = 0.75
+"""The share of the layers, counted from the input, that samples are looked at in."""
+
+
+class Seen:
+    """What layers have put out so far for so many samples."""
+
+    def __init__(self, samples: int, layers: list[nn.Module]) -> None:
+        self.samples = samples
+        self._means: dict[nn.Module, Tensor | None] = dict.fromkeys(layers)
+
+    def add(self, layer: nn.Module, output: Any) -> None:
+        """Take the mean of every channel of each sample; a layer may be given several rows per sample (points)."""
+        rows, rest = divmod(len(output), self.samples)
+        if not rest:
+            channels = wide(output.detach()).reshape(self.samples, rows, output.shape[1], -1)
+            self._means[layer] = channels.mean(dim=(1, 3))
+
+    def result(self) -> Tensor | None:
+        """Return the means `(B, C)` of all layers; None if there are no layers, or one did not say anything."""
+        means = [mean for mean in self._means.values() if mean is not None]
+        return torch.cat(means, dim=1) if means and len(means) == len(self._means) else None
+
+
+@contextmanager
+def watching(network: nn.Module, samples: int) -> Iterator[Seen]:
+    """While open, note what a network's first BatchNorm layers put out for a batch of so many samples."""
+    layers: list[nn.Module] = [*batch_norms(network)]
+    layers = layers[: math.ceil(PART * len(layers))]
+    seen = Seen(samples, layers)
+    note = temporary(lambda layer, _, output: seen.add(layer, output))
+    handles = [layer.register_forward_hook(note) for layer in layers]
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
