@@ -92,7 +92,7 @@ SCORES: Final[dict[str, NamedScore]] = {
         NamedScore("centered", _centered, unit=True),
         NamedScore("energy", _energy, unit=False),
         NamedScore("max-softmax", _max_softmax, unit=True),
-        NamedScore("joint", _joint, unit=False, watches=True, gap=0.03),
+        NamedScore("joint", _joint, unit=False, watches=True, gap=0.017),
     )
 }
 
@@ -145,7 +145,7 @@ class Evidence:
 
     version: ClassVar[int] = 3
     """Counts the changes that alter its numbers: runs of another version are not found again."""
-    budget: float = 0.0075
+    budget: float = 0.01
     quantiles: tuple[float, ...] = field(default=(), repr=False)
     right: tuple[float, ...] = field(default=(), repr=False)
     held_out: int = 0
@@ -154,6 +154,8 @@ class Evidence:
     def __post_init__(self) -> None:
         if not 0 <= self.budget < 1:
             raise ValueError(f"budget is a share of the right answers, from 0 to below 1, got {self.budget}.")
+        if not 0 <= self.gap < 1:
+            raise ValueError(f"gap is a share of the samples, from 0 to below 1, got {self.gap}.")
         if not isinstance(self.held_out, int) or self.held_out < 0:
             raise ValueError(f"held_out is a number of samples, from 0, got {self.held_out}.")
         if not self.quantiles and (self.right or self.held_out):

@@ -35,6 +35,13 @@ def test_scores():
         torch.testing.assert_close(float(functional.cosine_score(FEATURES, prototypes)[i]), 1 - max(cosines))
         centered = [float((z - mean) @ (m - mean) / ((z - mean).norm() * (m - mean).norm())) for m in MEANS]
         torch.testing.assert_close(float(functional.centered_score(FEATURES, MEANS, mean)[i]), 1 - max(centered))
+    basis = functional.class_basis(MEANS, mean)
+    assert basis.shape == (6, 4), "five means differ from their mean in four directions"
+    for i, z in enumerate(FEATURES):
+        best = torch.linalg.lstsq((MEANS - mean).T, (z - mean)[:, None], driver="gelsd").solution
+        left = (z - mean) - ((MEANS - mean).T @ best)[:, 0]
+        expected = float(left.square().sum() / (z - mean).square().sum())
+        torch.testing.assert_close(float(functional.residual_score(FEATURES, basis, mean)[i]), expected)
     for i, row in enumerate(LOGITS):
         total = sum(math.exp(float(v)) for v in row)
         torch.testing.assert_close(float(functional.energy_score(LOGITS)[i]), -math.log(total))
@@ -101,3 +108,21 @@ def test_logits_of_length_one():
         length = math.sqrt(sum(value**2 for value in row))
         assert found == pytest.approx([value / length / 0.04 for value in row])
     assert functional.unit_logits(torch.zeros(1, 3), 0.04).tolist() == [[0, 0, 0]]
+
+
+def test_depth_counts_squared_deviations_of_every_channel():
+    middle, deviation = MEANS.mean(dim=0), MEANS.std(dim=0)
+    for row, found in zip(FEATURES, functional.depth_score(FEATURES, middle, deviation), strict=True):
+        squares = [float((value - m) / d) ** 2 for value, m, d in zip(row, middle, deviation, strict=True)]
+        assert float(found) == pytest.approx(sum(squares) / len(squares))
+    constant = torch.zeros(6, dtype=torch.float64)
+    assert functional.depth_score(MEANS[:1], MEANS[0], constant).tolist() == [0.0], "no deviation, no difference"
+
+
+def test_joint_terms_are_in_units_of_the_source_and_bounded():
+    one, two = torch.tensor([0.1, 0.4, 9.0]), torch.tensor([1.0, 1.0, 1.0])
+    of_one, of_two = torch.linspace(0, 1, 201), torch.full((201,), 1.0)
+    expected = [(0.1 - 0.5) / 0.4, (0.4 - 0.5) / 0.4, 2.0]
+    assert functional.joint_score([(one, of_one)]).tolist() == pytest.approx(expected)
+    both = functional.joint_score([(one, of_one), (two, of_two)])
+    assert both.tolist() == pytest.approx(expected), "a term of which the source has no spread does not blow up"

@@ -18,11 +18,12 @@ beyond C. How much the source's scores tell depends on how far the lowest fifth 
 
     moved        m = max(0, F⁻¹(.2) - Q(.2)) / (Q(.85) - Q(.2))
     cut          C = Q(.5) + (1.5 + 3m)·(Q(.99) - Q(.5))
-    excess       e = mean over p = .9, .95 of p - F(Q(p))             how many more score high than of the source's samples
+    excess       e = mean over p = .95, .98 of p - F(Q(p))            how many more score high than of the source's
+    unexplained  u = mean over p = .5, .6, .7 of 1 - F(Q(p))/p        the share that scores unlike the source
     separation   d = (mean_1 - mean_0) / sqrt((var_0 + var_1)/2)      of the split's two groups
 
-    one mode     e <= gap + .5/sqrt(n)  and  (d <= 4.5 or one group is of less than 8):
-                 (e <= .01 + .5·sqrt(1/n + 1/h) if Q are of h samples that the network was not trained on)
+    one mode     e <= gap + .4/sqrt(n)  and  u <= .11 + 1.6/sqrt(n)  and  (d <= 4.5 or one group is of less than 8):
+                 (if Q are of h samples that the network was not trained on: gap = .005, .04 for .11, 1/n + 1/h for 1/n)
                  τ = R(1 - budget) + (median - Q(.5), from 0 to Q(.75) - Q(.5))
     else         τ = split + .4·max(0, 1 - m)·(anchor - split),   anchor = Q(.85) + ½·max(0, F⁻¹(.2) - Q(.2))
 """
@@ -40,13 +41,18 @@ from torch import Tensor
 CANDIDATES = 100
 REACH = 5.0
 """How far the range of scores may go beyond their middle 90 %, in widths of it."""
-LEVELS = (0.9, 0.95)
-"""The source's quantiles beyond which scores are counted: what is unknown scores there, hardly anything else does."""
-GAP = 0.045
-GAP_OF_NEW = 0.01
-"""How many more of new samples may score beyond them: networks score what they were trained on lower than what is new;
-hardly any if the source's scores are of samples not trained on."""
-CHANCE = 0.5
+HIGH = np.array((0.95, 0.98))
+"""The source's quantiles beyond which few unknown samples show: hardly anything else scores there."""
+MIDDLE = np.array((0.5, 0.6, 0.7))
+"""Those beyond which many show that score little higher than known ones."""
+GAP = 0.03
+GAP_OF_NEW = 0.005
+UNEXPLAINED = 0.11
+UNEXPLAINED_OF_NEW = 0.04
+"""What e and u may be where nothing is unknown: networks score what they were trained on lower than what is new. Less
+if the source's scores are of samples not trained on."""
+CHANCE = 0.4
+CHANCE_UNEXPLAINED = 1.6
 """What one over the square root of the number of scores adds to that: about two standard errors."""
 SEPARATION = 4.5
 """Two halves of one mode, parted by Otsu, are 2.6 to 3.9 deviations apart."""
@@ -136,9 +142,10 @@ def evidence_threshold(
     moved = min(rise / max(at(ANCHOR) - at(LOWEST), np.finfo(np.float64).tiny), FAR) if rise else 0.0
     cut = at(0.5) + CUT * (1 + 2 * moved) * (at(0.99) - at(0.5))
     split = float(otsu_threshold(scores.detach().cpu().double().clamp(max=cut), unit=False))
-    allowed, number = (GAP_OF_NEW, 1 / held_out) if held_out else (gap, 0.0)
-    limit = allowed + CHANCE * math.sqrt(1 / len(values) + number)
-    if math.isfinite(split) and _two_modes(values, split, at, limit):
+    excess, unexplained = (GAP_OF_NEW, UNEXPLAINED_OF_NEW) if held_out else (gap, UNEXPLAINED)
+    chance = math.sqrt(1 / len(values) + (1 / held_out if held_out else 0.0))
+    limits = (excess + CHANCE * chance, unexplained + CHANCE_UNEXPLAINED * chance)
+    if math.isfinite(split) and _two_modes(values, split, at, limits):
         anchor = at(ANCHOR) + rise / 2
         return scores.new_tensor(split + PULL * max(0.0, 1 - moved) * (anchor - split))
     shift = min(max(0.0, float(np.median(values)) - at(0.5)), at(0.75) - at(0.5))
@@ -153,10 +160,15 @@ def _quantiles(values: Tensor) -> Callable[[float], float]:
     return lambda share: float(np.interp(share, steps, known))
 
 
-def _two_modes(ordered: NDArray[np.floating], split: float, at: Callable[[float], float], limit: float) -> bool:
-    """Whether sorted scores are of more than the source's samples: too many score high, or two groups part."""
-    below = np.searchsorted(ordered, [at(level) for level in LEVELS], side="right") / len(ordered)
-    if float(np.mean(LEVELS - below)) > limit:
+def _two_modes(
+    ordered: NDArray[np.floating], split: float, at: Callable[[float], float], limits: tuple[float, float]
+) -> bool:
+    """Whether sorted scores are of more than the source's samples: too many score higher, or two groups part."""
+    high, middle = (
+        np.searchsorted(ordered, [at(level) for level in levels], side="right") / len(ordered)
+        for levels in (HIGH, MIDDLE)
+    )
+    if float(np.mean(HIGH - high)) > limits[0] or float(np.mean(1 - middle / MIDDLE)) > limits[1]:
         return True
     lower, upper = np.split(ordered, [np.searchsorted(ordered, split)])
     if min(len(lower), len(upper)) < LEAST_GROUP:
