@@ -143,7 +143,7 @@ class Evidence:
     than of training samples: a property of the score.
     """
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     """Counts the changes that alter its numbers: runs of another version are not found again."""
     budget: float = 0.01
     quantiles: tuple[float, ...] = field(default=(), repr=False)

@@ -136,9 +136,11 @@ def literal_evidence(scores, quantiles, budget, right=None, held_out=0, gap=0.03
     apart = min(map(len, groups)) >= 8 and means[1] - means[0] > 4.5 * math.sqrt(sum(variances) / 2)
     error = math.sqrt(1 / number + (1 / held_out if held_out else 0))
     few = excess <= (0.005 if held_out else gap) + 0.4 * error
-    if few and unexplained <= (0.04 if held_out else 0.11) + 1.6 * error and not apart:
-        return one_mode
-    return split + 0.4 * max(0, 1 - moved) * (at(0.85) + rise / 2 - split)
+    if not few or apart:
+        return split + 0.4 * max(0, 1 - moved) * (at(0.85) + rise / 2 - split)
+    if unexplained > (0.04 if held_out else 0.11) + 1.6 * error:
+        return split + 0.7 * max(0, 1 - moved) * (at(0.9) + rise / 2 - split)
+    return one_mode
 
 
 SOURCE_SCORES = torch.distributions.Beta(2.0, 20.0)

@@ -92,13 +92,11 @@ def depth_score(means: Tensor, source_mean: Tensor, source_deviation: Tensor) ->
 
 def joint_score(terms: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
     """Return the sum of scores `(B,)`, each in units of what the source's samples score (quantiles at equal steps)."""
-    total = None
+    bounded = []
     for scores, quantiles in terms:
         middle, high = torch.quantile(quantiles, quantiles.new_tensor([0.5, 0.9]))
-        term = ((scores - middle) / (high - middle).clamp_min(LEAST_UNIT)).clamp_max(MOST)
-        total = term if total is None else total + term
-    assert total is not None
-    return total
+        bounded.append(((scores - middle) / (high - middle).clamp_min(LEAST_UNIT)).clamp_max(MOST))
+    return torch.stack(bounded).sum(dim=0)
 
 
 def pool_score(features: Tensor, prototypes: Tensor, pool: Tensor, number: int = 10) -> Tensor:

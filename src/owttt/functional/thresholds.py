@@ -25,7 +25,9 @@ beyond C. How much the source's scores tell depends on how far the lowest fifth 
     one mode     e <= gap + .4/sqrt(n)  and  u <= .11 + 1.6/sqrt(n)  and  (d <= 4.5 or one group is of less than 8):
                  (if Q are of h samples that the network was not trained on: gap = .005, .04 for .11, 1/n + 1/h for 1/n)
                  τ = R(1 - budget) + (median - Q(.5), from 0 to Q(.75) - Q(.5))
-    else         τ = split + .4·max(0, 1 - m)·(anchor - split),   anchor = Q(.85) + ½·max(0, F⁻¹(.2) - Q(.2))
+    else         τ = split + pull·max(0, 1 - m)·(anchor - split),   anchor = Q(p) + ½·max(0, F⁻¹(.2) - Q(.2))
+                 pull = .4, p = .85;  pull = .7, p = .9 where u alone speaks for it: known samples that became harder
+                 score higher, too, but hardly any beyond the source's highest
 """
 
 from __future__ import annotations
@@ -63,6 +65,9 @@ FAR = 1e6
 ANCHOR = 0.85
 PULL = 0.4
 """The source's quantile that a split is drawn to, and how much at most."""
+ANCHOR_IN_DOUBT = 0.9
+PULL_IN_DOUBT = 0.7
+"""The same where scores have risen, but too few are high."""
 LOWEST = 0.2
 """The share of a window that is taken for known when it comes to how far scores have moved."""
 
@@ -145,9 +150,11 @@ def evidence_threshold(
     excess, unexplained = (GAP_OF_NEW, UNEXPLAINED_OF_NEW) if held_out else (gap, UNEXPLAINED)
     chance = math.sqrt(1 / len(values) + (1 / held_out if held_out else 0.0))
     limits = (excess + CHANCE * chance, unexplained + CHANCE_UNEXPLAINED * chance)
-    if math.isfinite(split) and _two_modes(values, split, at, limits):
-        anchor = at(ANCHOR) + rise / 2
-        return scores.new_tensor(split + PULL * max(0.0, 1 - moved) * (anchor - split))
+    sure = math.isfinite(split) and (_excess(values, at) > limits[0] or _apart(values, split))
+    if sure or (math.isfinite(split) and _unexplained(values, at) > limits[1]):
+        level, pull = (ANCHOR, PULL) if sure else (ANCHOR_IN_DOUBT, PULL_IN_DOUBT)
+        anchor = at(level) + rise / 2
+        return scores.new_tensor(split + pull * max(0.0, 1 - moved) * (anchor - split))
     shift = min(max(0.0, float(np.median(values)) - at(0.5)), at(0.75) - at(0.5))
     last = scores.new_tensor(kept + shift)
     return torch.nextafter(last, last.new_tensor(math.inf))
@@ -160,16 +167,25 @@ def _quantiles(values: Tensor) -> Callable[[float], float]:
     return lambda share: float(np.interp(share, steps, known))
 
 
-def _two_modes(
-    ordered: NDArray[np.floating], split: float, at: Callable[[float], float], limits: tuple[float, float]
-) -> bool:
-    """Whether sorted scores are of more than the source's samples: too many score higher, or two groups part."""
-    high, middle = (
-        np.searchsorted(ordered, [at(level) for level in levels], side="right") / len(ordered)
-        for levels in (HIGH, MIDDLE)
-    )
-    if float(np.mean(HIGH - high)) > limits[0] or float(np.mean(1 - middle / MIDDLE)) > limits[1]:
-        return True
+def _excess(ordered: NDArray[np.floating], at: Callable[[float], float]) -> float:
+    """Return how many more of sorted scores lie beyond the source's high quantiles than of the source's own, e."""
+    return float(np.mean(HIGH - _below(ordered, at, HIGH)))
+
+
+def _unexplained(ordered: NDArray[np.floating], at: Callable[[float], float]) -> float:
+    """Return the share of sorted scores that are unlike the source's, u."""
+    return float(np.mean(1 - _below(ordered, at, MIDDLE) / MIDDLE))
+
+
+def _below(
+    ordered: NDArray[np.floating], at: Callable[[float], float], levels: NDArray[np.floating]
+) -> NDArray[np.floating]:
+    """Return the shares of sorted scores up to some of the source's quantiles."""
+    return np.searchsorted(ordered, [at(level) for level in levels], side="right") / len(ordered)
+
+
+def _apart(ordered: NDArray[np.floating], split: float) -> bool:
+    """Whether a split parts sorted scores in two groups that are clearly apart."""
     lower, upper = np.split(ordered, [np.searchsorted(ordered, split)])
     if min(len(lower), len(upper)) < LEAST_GROUP:
         return False

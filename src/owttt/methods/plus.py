@@ -36,6 +36,9 @@ samples of any kind then have high cosines. Centered ones are not taken in by th
                batches after searches that found no change, not at all after one that found nothing known. Most batches
                cost little more than one pass then.
 
+7. score       With the statistics of the known samples, these look to the layers on the way as the source's do. The
+               joint score (`functional.scores`) holds a sample's features and these looks against the source's.
+
 A batch of at least `chunk` samples is answered with the statistics found in it; smaller ones with those in use, and
 gathered until there are enough. After the first `GLANCE` of them those in use are held against the source's, so that
 statistics of what is long gone do no harm for long.
