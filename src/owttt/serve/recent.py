@@ -54,7 +54,7 @@ class Recent:
         """Return the share rejected, a histogram of scores, the classes and the latencies."""
         scores, labels, latencies = zip(*self._answers, strict=True) if self._answers else ((), (), ())
         values, accepted = np.array(scores, dtype=float), np.array([label is not None for label in labels], dtype=bool)
-        edges = np.linspace(0, max([1e-3, *scores]), BINS + 1)
+        edges = np.linspace(min([0.0, *scores]), max([1e-3, *scores]), BINS + 1)
         ordered = sorted(latencies)
         return {
             "rejected": float(1 - accepted.mean()) if scores else None,
@@ -79,7 +79,7 @@ def rejects_of(
     threshold = float(out.threshold)
     wanted = ~out.known
     if doubtful:
-        wanted = wanted | (out.scores >= (1 - doubtful) * threshold)
+        wanted = wanted | (out.scores >= threshold - doubtful * abs(threshold))
     assert out.features is not None
     found = []
     for place in wanted.nonzero().flatten().tolist():

@@ -73,7 +73,7 @@ class Reference(NamedTuple):
         }
 
 
-class Kept(NamedTuple):
+class Samples(NamedTuple):
     """What is kept of samples: features, logits, labels, and how they look to the layers on the way, if it is known."""
 
     features: Tensor
@@ -81,24 +81,24 @@ class Kept(NamedTuple):
     labels: Tensor
     depth: Tensor | None
 
-    def every(self, start: int, step: int) -> Kept:
+    def every(self, start: int, step: int) -> Samples:
         """Return some of the samples."""
         some = slice(start, None, step)
         depth = None if self.depth is None else self.depth[some].clone()
-        return Kept(self.features[some].clone(), wide(self.logits[some]).clone(), self.labels[some].clone(), depth)
+        return Samples(self.features[some].clone(), wide(self.logits[some]).clone(), self.labels[some].clone(), depth)
 
 
 class ScoreSample:
     """Some of the source's samples, evenly over all batches; what they score is known once the class means are."""
 
     def __init__(self) -> None:
-        self._kept: list[Kept] = []
+        self._kept: list[Samples] = []
         self._stride = 1
         self._seen = 0
 
     def add(self, features: Tensor, logits: Tensor, labels: Tensor, depth: Tensor | None = None) -> None:
         """Take every so many samples of a batch, fewer and fewer as there are more."""
-        self._kept.append(Kept(features, logits, labels, depth).every(-self._seen % self._stride, self._stride))
+        self._kept.append(Samples(features, logits, labels, depth).every(-self._seen % self._stride, self._stride))
         self._seen += len(features)
         capacity = CAPACITY if depth is None else min(CAPACITY, NUMBERS // depth.shape[1])
         while len(self) > 2 * capacity:
@@ -149,11 +149,11 @@ class ScoreSample:
             found[tensor_name(name, held_out=held_out, right=True)] = quantiles_of(values[some])
         return found
 
-    def _joined(self) -> Kept:
+    def _joined(self) -> Samples:
         features, logits, labels, depths = zip(*self._kept, strict=True)
         known = [depth for depth in depths if depth is not None]
         depth = torch.cat(known) if len(known) == len(depths) else None
-        return Kept(torch.cat(features), torch.cat(logits), torch.cat(labels), depth)
+        return Samples(torch.cat(features), torch.cat(logits), torch.cat(labels), depth)
 
 
 def joint_of(scores: dict[str, Tensor], quantiles: dict[str, Tensor]) -> Tensor:

@@ -68,12 +68,13 @@ function histogram(s) {
     parts.push(shape("rect", { class: "accepted", x: 10 + i * width, y: 195 - low, width: width - 1, height: low }));
     parts.push(shape("rect", { class: "rejected", x: 10 + i * width, y: 195 - low - high, width: width - 1, height: high }));
   });
+  const first = edges[0];
   const last = edges[edges.length - 1];
-  if (s.threshold !== null && s.threshold <= last) {
-    const x = 10 + (620 * s.threshold) / last;
+  if (s.threshold !== null && s.threshold >= first && s.threshold <= last) {
+    const x = 10 + (620 * (s.threshold - first)) / (last - first);
     parts.push(shape("line", { x1: x, x2: x, y1: 8, y2: 195 }));
   }
-  parts.push(shape("text", { x: 10, y: 212 }, "0"), shape("text", { x: 590, y: 212 }, last.toFixed(2)));
+  parts.push(shape("text", { x: 10, y: 212 }, first === 0 ? "0" : first.toFixed(2)), shape("text", { x: 590, y: 212 }, last.toFixed(2)));
   $("histogram").replaceChildren(...parts);
 }
 
