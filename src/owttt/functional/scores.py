@@ -33,8 +33,9 @@ from torch import Tensor
 
 from owttt.functional.precision import full_precision, wide
 
-LEAST_UNIT: Final = 1e-4
-"""What the spread of a term counts as at least: a residual is all rounding where classes differ in every direction."""
+LEAST_UNIT: Final = 0.04
+"""What the spread of a term counts as at least. A network that knows its training samples by heart scores all of them
+near 0, which says nothing of new ones; where classes differ in every direction, a residual is all rounding."""
 MOST: Final = 2.0
 """What a term counts for at most, in units of the source's spread."""
 LEAST_DEVIATION: Final = 1e-6
