@@ -92,7 +92,7 @@ SCORES: Final[dict[str, NamedScore]] = {
         NamedScore("centered", _centered, unit=True),
         NamedScore("energy", _energy, unit=False),
         NamedScore("max-softmax", _max_softmax, unit=True),
-        NamedScore("joint", _joint, unit=False, watches=True, gap=0.017),
+        NamedScore("joint", _joint, unit=False, watches=True, gap=0.045),
     )
 }
 
@@ -143,7 +143,7 @@ class Evidence:
     than of training samples: a property of the score.
     """
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     """Counts the changes that alter its numbers: runs of another version are not found again."""
     budget: float = 0.01
     quantiles: tuple[float, ...] = field(default=(), repr=False)

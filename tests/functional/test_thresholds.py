@@ -108,7 +108,7 @@ def test_float32_scores_are_split_and_compared_in_float32():
     assert int((scores < tau).sum()) == 3
 
 
-def literal_evidence(scores, quantiles, budget, right=None, held_out=0, gap=0.03):
+def literal_evidence(scores, quantiles, budget, right=None, held_out=0, gap=0.05):
     """The formula of the module, step by step."""
 
     def at(share, quantiles=quantiles):

@@ -47,7 +47,7 @@ HIGH = np.array((0.95, 0.98))
 """The source's quantiles beyond which few unknown samples show: hardly anything else scores there."""
 MIDDLE = np.array((0.5, 0.6, 0.7))
 """Those beyond which many show that score little higher than known ones."""
-GAP = 0.03
+GAP = 0.05
 GAP_OF_NEW = 0.005
 UNEXPLAINED = 0.11
 UNEXPLAINED_OF_NEW = 0.04
