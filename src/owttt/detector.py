@@ -145,7 +145,7 @@ class Evidence:
 
     version: ClassVar[int] = 5
     """Counts the changes that alter its numbers: runs of another version are not found again."""
-    budget: float = 0.01
+    budget: float = 0.0075
     quantiles: tuple[float, ...] = field(default=(), repr=False)
     right: tuple[float, ...] = field(default=(), repr=False)
     held_out: int = 0
