@@ -179,7 +179,7 @@ class Evidence:
                 "for a score of your own pass threshold=Evidence(quantiles=…), or take another threshold."
             )
         known, of_right = tuple(found.tolist()), tuple(right.tolist())
-        gap = score.gap if isinstance(score, NamedScore) else self.gap
+        gap = score.gap if isinstance(score, NamedScore) and self.gap == GAP else self.gap
         return replace(self, quantiles=known, right=of_right, held_out=source.info.held_out, gap=gap)
 
     def describe(self) -> str:

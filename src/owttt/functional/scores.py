@@ -13,7 +13,8 @@ residual     r(z)   = 1 - ‖Vᵀ(z - μ_s)‖² / ‖z - μ_s‖²           wh
 depth        d(x)   = mean over c of ((h_c(x) - μ_c) / σ_c)²    how unlike the source's samples x looks to the layers on
                                                                 the way (after Dong et al., CVPR 2022)
 joint        Σ_s min(2, (s - Q_s(½)) / (Q_s(.9) - Q_s(½)))      of cosine, residual and depth; Q_s are the quantiles of
-                                                                what the source's samples score
+                                                                what the source's samples score, their difference
+                                                                .04 at least
 
 with features z, unit source prototypes p_k, raw class means m_k, logits l, and h_c the mean of channel c in a layer
 (`network.depth`), of which the source's samples have mean μ_c and deviation σ_c. The three terms of the joint score see
