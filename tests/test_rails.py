@@ -214,7 +214,7 @@ def test_statistics_of_few_samples_are_mixed_with_the_source_s(method):
 
 def test_the_threshold_of_a_wrapped_model():
     adapter = wrap(WORLD.model, "test", source=WORLD.source)
-    assert adapter.config["threshold"].startswith("Evidence(budget=0.0075, gap=0.05, quantiles=")
+    assert adapter.config["threshold"].startswith("Evidence(budget=0.0075, quantiles=")
     quantiles = WORLD.source.score_quantiles(right=True)
     known = wrap(WORLD.model, "test", source=WORLD.source, threshold=Evidence(budget=0.1))
     assert float(known(WORLD.x).threshold) == pytest.approx(float(quantiles.quantile(0.9)), abs=0.01)

@@ -25,7 +25,6 @@ from owttt.functional import (
     otsu_threshold,
     residual_score,
 )
-from owttt.functional.thresholds import GAP
 from owttt.source import SourceStats, joint_of
 from owttt.types import Forward, Strangers, Verdict
 
@@ -51,8 +50,15 @@ def _max_softmax(out: Forward, _: SourceStats) -> Tensor:
 
 def _joint(out: Forward, source: SourceStats) -> Tensor:
     cosine = _cosine(out, source)
-    if out.depth is None or source.depth_mean is None or source.depth_std is None:
+    if source.depth_mean is None or source.depth_std is None:
         return cosine
+    if out.depth is None or out.depth.shape[1] != len(source.depth_mean):
+        channels = "none" if out.depth is None else out.depth.shape[1]
+        raise ValueError(
+            f"The joint score needs to know how samples look to the layers on the way: {len(source.depth_mean)} "
+            f"channels as in the source statistics, got {channels}. Other BatchNorm layers were called than then, or a "
+            "method of your own left `depth` out of its Forward. Take another score, e.g. score='cosine'."
+        )
     residual = residual_score(out.features, source.class_basis.to(source.mean), source.mean)
     depth = depth_score(out.depth, source.depth_mean, source.depth_std)
     return joint_of({"cosine": cosine, "residual": residual, "depth": depth}, source.joint_units)
@@ -71,12 +77,19 @@ class NamedScore:
     """The score whose quantiles of the source it is held against; its own, unless it says otherwise."""
     watches: bool = False
     """Whether it asks how samples look to the layers on the way (`Forward.depth`)."""
-    gap: float = GAP
-    """How many more of new samples than of training samples may score beyond the source's high quantiles."""
+    version: int = 1
+    """Counts the changes that alter its numbers."""
 
     def __call__(self, out: Forward, source: SourceStats) -> Tensor:
         """Return the scores of a batch."""
         return self.function(out, source)
+
+    def describe(self, source: SourceStats) -> str:
+        """Return what it is, for the record: more than its name where looks decide, of which a digest is told."""
+        if not self.watches:
+            return self.name
+        looks = source.looks_fingerprint[:8]
+        return f"{self.name}, version {self.version}, looks {looks}" if looks else f"{self.name}, without looks"
 
 
 DEFAULT_SCORE: Final = "cosine"
@@ -92,7 +105,7 @@ SCORES: Final[dict[str, NamedScore]] = {
         NamedScore("centered", _centered, unit=True),
         NamedScore("energy", _energy, unit=False),
         NamedScore("max-softmax", _max_softmax, unit=True),
-        NamedScore("joint", _joint, unit=False, watches=True, gap=0.045),
+        NamedScore("joint", _joint, unit=False, watches=True),
     )
 }
 
@@ -137,25 +150,20 @@ class Evidence:
     samples, measured on the samples that the statistics were fitted on; of new samples it is up to twice as many if
     these were the network's own training images. `quantiles` are what source samples score, at equal steps from 0 to 1,
     and `right` what those score that are classified right: `wrap` takes both from the statistics; for a score of your
-    own, give those that you
-    measured (without `right`, the budget is of all samples). `held_out` is the number of samples that these are of, if
-    the network was not trained on them; it is 0 if it was. Then `gap` is how many more of new samples may score high
-    than of training samples: a property of the score.
+    own, give those that you measured (without `right`, the budget is of all samples). `held_out` is the number of
+    samples that these are of, if the network was not trained on them; it is 0 if it was.
     """
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     """Counts the changes that alter its numbers: runs of another version are not found again."""
     budget: float = 0.0075
     quantiles: tuple[float, ...] = field(default=(), repr=False)
     right: tuple[float, ...] = field(default=(), repr=False)
     held_out: int = 0
-    gap: float = GAP
 
     def __post_init__(self) -> None:
         if not 0 <= self.budget < 1:
             raise ValueError(f"budget is a share of the right answers, from 0 to below 1, got {self.budget}.")
-        if not 0 <= self.gap < 1:
-            raise ValueError(f"gap is a share of the samples, from 0 to below 1, got {self.gap}.")
         if not isinstance(self.held_out, int) or self.held_out < 0:
             raise ValueError(f"held_out is a number of samples, from 0, got {self.held_out}.")
         if not self.quantiles and (self.right or self.held_out):
@@ -179,14 +187,14 @@ class Evidence:
                 "for a score of your own pass threshold=Evidence(quantiles=…), or take another threshold."
             )
         known, of_right = tuple(found.tolist()), tuple(right.tolist())
-        gap = score.gap if isinstance(score, NamedScore) and self.gap == GAP else self.gap
-        return replace(self, quantiles=known, right=of_right, held_out=source.info.held_out, gap=gap)
+        held_out = source.held_out(_kept_name(score)) if isinstance(score, NamedScore) else 0
+        return replace(self, quantiles=known, right=of_right, held_out=held_out)
 
     def describe(self) -> str:
         """Return what it is, for the record; quantiles as the beginning of their SHA-256."""
         told = hashlib.sha256(repr((self.quantiles, self.right)).encode()).hexdigest()[:8]
         held_out = f", held_out={self.held_out}" if self.held_out else ""
-        return f"Evidence(budget={self.budget}, gap={self.gap}, quantiles={told}{held_out})"
+        return f"Evidence(budget={self.budget}, quantiles={told}{held_out})"
 
     def __call__(self, scores: Tensor, explained: float = 0.0) -> Tensor:
         """Return the threshold of a window of scores; distinct strangers, a share of the stream, are no part of it."""
@@ -194,7 +202,7 @@ class Evidence:
             raise ValueError("A threshold by evidence needs the quantiles of source scores; `wrap` gives it these.")
         source, right = (torch.tensor(one, dtype=torch.float64) for one in (self.quantiles, self.right))
         of_right = right if self.right else None
-        found = evidence_threshold(scores, source, self.budget, of_right, self.held_out, self.gap)
+        found = evidence_threshold(scores, source, self.budget, of_right, self.held_out)
         if explained < FEW_STRANGERS:
             return found
         return torch.maximum(found, scores.quantile(1 - LEFT_UNKNOWN))
@@ -213,7 +221,7 @@ def as_score(score: str | Score) -> Score:
     """Look a score up: a name of `SCORES`, one that a package registers, `package.module:function`, or a callable."""
     if callable(score):
         return score
-    name = _OLD_SPELLINGS.get(score, score)
+    name = spelled(score)
     if name in SCORES:
         return SCORES[name]
     function = plugins.find(name, "scores")
@@ -228,6 +236,11 @@ def as_score(score: str | Score) -> Score:
     return NamedScore(name, function, unit=False)
 
 
+def spelled(score: str) -> str:
+    """Return a score's name as it is spelled now."""
+    return _OLD_SPELLINGS.get(score, score)
+
+
 def score_names() -> list[str]:
     """Return the names of all scores, those of other packages included."""
     return [*SCORES, *plugins.registered("scores")]
@@ -240,7 +253,12 @@ def source_scores(score: Score, source: SourceStats, *, right: bool = False) -> 
     """
     if not isinstance(score, NamedScore):
         return None
-    return source.score_quantiles(score.like or score.name, right=right, held_out=True)
+    return source.score_quantiles(_kept_name(score), right=right, held_out=True)
+
+
+def _kept_name(score: NamedScore) -> str:
+    """Return the name by which the statistics keep what source samples score."""
+    return score.like or score.name
 
 
 def is_unit(score: Score) -> bool:
@@ -291,6 +309,7 @@ class Detector(nn.Module):
         self.window = Queue(window, (), like)
         self.explained = Queue(window, (), like)
 
+    @torch.no_grad()
     def scores(self, out: Forward, source: SourceStats) -> Tensor:
         """Return the batch's scores, checked."""
         return self.checked(self.score(out, source), out)

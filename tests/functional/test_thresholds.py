@@ -108,7 +108,7 @@ def test_float32_scores_are_split_and_compared_in_float32():
     assert int((scores < tau).sum()) == 3
 
 
-def literal_evidence(scores, quantiles, budget, right=None, held_out=0, gap=0.05):
+def literal_evidence(scores, quantiles, budget, right=None, held_out=0):
     """The formula of the module, step by step."""
 
     def at(share, quantiles=quantiles):
@@ -135,7 +135,7 @@ def literal_evidence(scores, quantiles, budget, right=None, held_out=0, gap=0.05
     variances = [sum((s - mean) ** 2 for s in group) / len(group) for group, mean in zip(groups, means, strict=True)]
     apart = min(map(len, groups)) >= 8 and means[1] - means[0] > 4.5 * math.sqrt(sum(variances) / 2)
     error = math.sqrt(1 / number + (1 / held_out if held_out else 0))
-    few = excess <= (0.005 if held_out else gap) + 0.4 * error
+    few = excess <= (0.005 if held_out else 0.05) + 0.4 * error
     if not few or apart:
         return split + 0.4 * max(0, 1 - moved) * (at(0.85) + rise / 2 - split)
     if unexplained > (0.04 if held_out else 0.11) + 1.6 * error:
@@ -156,7 +156,7 @@ def test_evidence_equals_the_literal_form(number, share):
         scores = torch.where(torch.rand(number) < share, known + 0.3, known)
         scores, source = (scores * abs(scale) + shift), (quantiles * abs(scale) + (shift if scale < 0 else 0.0))
         right = 0.8 * source
-        given = ((), (right,), (right, 700), (right, 0, 0.2))
+        given = ((), (right,), (right, 700))
         found = [float(evidence_threshold(scores, source, 0.02, *more)) for more in given]
         known = scores.tolist(), source.tolist(), 0.02
         plain = [[one.tolist() if one is right else one for one in more] for more in given]

@@ -1,16 +1,20 @@
 """How samples look to the layers on the way."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
 from owttt import SourceStats, wrap
+from owttt.detector import SCORES
+from owttt.functional import depth_score
 from owttt.network.depth import watching
 from owttt.network.features import FeatureExtractor, FeaturePoint
 from tests.world import CLASSES, make_world
 
 WORLD = make_world()
-X = torch.cat([x for x, _ in WORLD.stream])
+X, Y = (torch.cat(parts) for parts in zip(*WORLD.stream, strict=True))
 
 
 def extractor(model):
@@ -55,13 +59,19 @@ def test_several_rows_per_sample_are_one_look():
     torch.testing.assert_close(seen.result(), layer(rows).view(4, 3, 2).mean(dim=1))
 
 
-@pytest.mark.parametrize("samples", [5, 12])
-def test_layers_that_say_nothing_leave_nothing_to_go_by(samples):
-    """One of them is given no whole number of rows per sample, or is not called at all."""
-    network = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(2)).eval()
-    with watching(network, samples) as seen:
-        network[0](torch.randn(12, 2))
+def test_a_layer_that_is_given_no_whole_number_of_rows_per_sample_says_nothing():
+    layer = nn.BatchNorm1d(2).eval()
+    with watching(nn.Sequential(layer), 5) as seen:
+        layer(torch.randn(12, 2))
     assert seen.result() is None
+
+
+def test_layers_that_are_not_called_are_not_missed():
+    """A head that only training uses."""
+    network = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(3)).eval()
+    with watching(network, 12) as seen:
+        network[0](torch.randn(12, 2))
+    assert seen.result().shape == (12, 2)
 
 
 def test_without_batch_norm_there_is_nothing_to_see():
@@ -104,10 +114,10 @@ def test_the_joint_score_of_a_stream():
 def test_a_network_that_knows_its_training_samples_by_heart_is_not_held_to_their_scores():
     """Its training samples score 0.004 apart; in such units all new samples would be far off, and rejected."""
     assert float(WORLD.source.score_quantiles("cosine").diff().sum()) < 0.04
-    labels = torch.cat([y for _, y in WORLD.stream])[:200]
+    known = Y[:200] < CLASSES
     out = wrap(WORLD.model, source=WORLD.source)(X[:200])
-    assert float(out.known[labels < CLASSES].float().mean()) > 0.7
-    assert float(out.known[labels >= CLASSES].float().mean()) < 0.1
+    assert float(out.known[known].float().mean()) > 0.7
+    assert float(out.known[~known].float().mean()) < 0.1
 
 
 def test_the_score_goes_with_the_method():
@@ -117,21 +127,86 @@ def test_the_score_goes_with_the_method():
         "cosine": wrap(WORLD.model, source=WORLD.source, preset="paper"),
         "centered": wrap(WORLD.model, source=WORLD.source, score="centered"),
     }
-    assert {name: adapter.config["score"] for name, adapter in chosen.items()} == {name: name for name in chosen}
+    assert {name: adapter.config["score"].split(",")[0] for name, adapter in chosen.items()} == {
+        name: name for name in chosen
+    }
     assert wrap(WORLD.model, "test", source=WORLD.source).config["score"] == "cosine"
     assert chosen["joint"].method.network.watches
     assert not chosen["cosine"].method.network.watches
 
 
-def test_statistics_from_before_looks_were_kept_give_the_cosine(tmp_path):
-    WORLD.source.save(tmp_path / "statistics")
-    older = SourceStats.load(tmp_path / "statistics")
-    for name in [name for name in older._buffers if name.startswith(("quantiles_", "depth_"))]:
-        older._buffers[name] = None if name.startswith("depth_") else older._buffers.pop(name)
-        if name.startswith("quantiles_"):
-            del older._buffers[name]
+def without(source, *parts):
+    """Return statistics that lack all tensors with one of these parts in their names."""
+    tensors = {name: value for name, value in source._tensors().items() if not any(part in name for part in parts)}
+    return SourceStats(source.info, tensors)
+
+
+HELD_OUT = SourceStats.fit(
+    WORLD.model, [(WORLD.x, WORLD.y)], CLASSES, held_out=6 * [(X[Y < CLASSES], Y[Y < CLASSES])], progress=False
+)
+
+
+@pytest.mark.parametrize("source", [WORLD.source, HELD_OUT], ids=["trained on", "held out"])
+@pytest.mark.parametrize("kept", ["scores by features", "nothing"])
+def test_statistics_from_before_looks_were_kept_give_the_cosine(source, kept):
+    """Thresholds included: those of the cosine, of the same samples."""
+    older = without(source, "depth", *(("joint", "residual") if kept == "scores by features" else ("quantiles",)))
     joint, cosine = (wrap(WORLD.model, source=older, score=score) for score in ("joint", "cosine"))
     assert not joint.method.network.watches
+    assert joint.config["threshold"] == cosine.config["threshold"]
+    assert ("held_out" in joint.config["threshold"]) == (source is HELD_OUT and kept == "scores by features")
     for x, _ in WORLD.stream[:3]:
-        assert torch.equal(joint(x).scores, cosine(x).scores)
-    assert older.fingerprint == WORLD.source.fingerprint
+        one, other = joint(x), cosine(x)
+        assert torch.equal(one.scores, other.scores)
+        assert torch.equal(one.threshold, other.threshold)
+    assert older.fingerprint == source.fingerprint
+
+
+def test_held_out_samples_have_joint_scores_of_their_own():
+    adapter = wrap(WORLD.model, source=HELD_OUT)
+    assert "held_out=" in adapter.config["threshold"]
+    assert not torch.equal(HELD_OUT.score_quantiles("joint", held_out=True), HELD_OUT.score_quantiles("joint"))
+    some = without(HELD_OUT, "held_out_joint", "held_out_right_joint")
+    assert "held_out" not in wrap(WORLD.model, source=some).config["threshold"], "then the others' scores count"
+
+
+def test_a_pass_that_does_not_tell_looks_is_an_error():
+    """Scores of one kind must not be held against a threshold of the other."""
+    score = SCORES["joint"]
+    out = extractor(WORLD.model)(X[:4])
+    with pytest.raises(ValueError, match="20 channels as in the source statistics, got none"):
+        score(out, WORLD.source)
+    with pytest.raises(ValueError, match="got 3"):
+        score(replace(out, depth=torch.zeros(4, 3)), WORLD.source)
+
+
+def test_a_state_belongs_to_the_looks_it_was_made_with(tmp_path):
+    first = wrap(WORLD.model, source=WORLD.source, threshold="adaptive")
+    first(X[:64])
+    first.save(tmp_path / "state")
+    tensors = WORLD.source._tensors()
+    others = SourceStats(WORLD.source.info, tensors | {"depth_mean": tensors["depth_mean"] + 1})
+    for source in (without(WORLD.source, "depth"), others):
+        with pytest.raises(ValueError, match="score: file 'joint, version 1, looks"):
+            wrap(WORLD.model, source=source, threshold="adaptive").restore(tmp_path / "state")
+
+
+def test_a_channel_that_never_changes_does_not_drown_the_others_in_rounding():
+    deviation = torch.tensor([1.0, 1.0, 0.0])
+    mean = torch.tensor([0.0, 0.0, 0.37])
+    rounded = mean.bfloat16().float()[None]
+    assert float(depth_score(rounded, mean, deviation)) < 0.01
+
+
+def test_looks_that_are_no_numbers_are_infinitely_unlike_the_source():
+    means = torch.tensor([[torch.nan, 0.0], [torch.inf, 0.0], [0.0, 1.0]])
+    found = depth_score(means, torch.zeros(2), torch.ones(2))
+    assert found.tolist() == [torch.inf, torch.inf, 0.5]
+
+
+def test_predicting_in_inference_mode_does_not_keep_a_method_from_learning():
+    world = make_world()
+    adapter = wrap(world.model, "owttt", source=world.source, score="joint", keep_rate=1.0)
+    with torch.inference_mode():
+        adapter.predict(X[:64])
+    assert adapter(X[:64]).scores.isfinite().all()

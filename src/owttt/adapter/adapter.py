@@ -78,6 +78,7 @@ class Adapter(nn.Module):
         self.rails = Rails(method) if rails and method.adapts else None
         method.on_rails = rails
         self._source = method.source.fingerprint
+        self._score = saving.name_of(score, method.source)
         self._states = States(self, method.optimizer)
         self._log = Log()
         self._answering = Answering(
@@ -324,8 +325,8 @@ class Adapter(nn.Module):
             "method": self.method.name,
             "options": self.method.options(),
             "order": self.order,
-            "score": saving.name_of(self.detector.score),
-            "threshold": saving.name_of(self.detector.threshold),
+            "score": self._score,
+            "threshold": saving.name_of(self.detector.threshold, self.method.source),
             "window": self.detector.window.capacity,
             "classifier": self.classifier,
             "guard": self.guard,

@@ -13,6 +13,7 @@ from torch import Tensor
 from owttt._utils import state
 from owttt._utils import tensors as tensor_files
 from owttt.detector import Evidence, NamedScore
+from owttt.source import SourceStats
 
 KIND: Final = "adapter state"
 EXPLAINED: Final = "detector.explained."
@@ -51,10 +52,10 @@ def read(path: str | Path, config: Mapping[str, Any], initial: Mapping[str, Tens
     return {name: value for name, value in initial.items() if EXPLAINED in name} | named
 
 
-def name_of(plug: Callable[..., Tensor]) -> Any:
-    """Describe a score or threshold for the record."""
+def name_of(plug: Callable[..., Tensor], source: SourceStats) -> Any:
+    """Describe a score or threshold for the record; the statistics may be part of what it is."""
     if isinstance(plug, NamedScore):
-        return plug.name
+        return plug.describe(source)
     if isinstance(plug, Evidence):
         return plug.describe()
     if is_dataclass(plug):

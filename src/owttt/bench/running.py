@@ -28,7 +28,7 @@ from owttt.data.classes import align
 from owttt.data.dataset import Dataset, Framed
 from owttt.data.streams.spec import StreamSpec
 from owttt.data.streams.stream import Stream
-from owttt.detector import SCORES, Evidence, as_score, as_threshold
+from owttt.detector import SCORES, Evidence, NamedScore, as_score, as_threshold
 from owttt.methods import METHODS, find_method
 from owttt.models.source_model import SourceModel
 from owttt.source import SourceStats, fingerprint
@@ -118,7 +118,10 @@ class Run:
             "method": find_method(self.spec.method).version,
             "threshold": getattr(as_threshold(self.spec.threshold), "version", 1),
         }
-        return prints | ({"code": code} if code else {}) | {name: at for name, at in versions.items() if at > 1}
+        score = as_score(self.spec.score)
+        looks = {"score": score.describe(self.model.source)} if isinstance(score, NamedScore) and score.watches else {}
+        others = ({"code": code} if code else {}) | looks
+        return prints | others | {name: at for name, at in versions.items() if at > 1}
 
     def steps(self) -> Iterator[Step]:
         """Show the adapter the stream once, and yield after every batch."""
@@ -218,7 +221,7 @@ def source_of(model: SourceModel, data: str | None) -> SourceStats:
             "classes with --source, e.g. imagenet, npz:<path> or folder:<path>; they are fitted on its training split."
         )
     known = Framed(align(registry.load(data, "train"), model.classes, model.names), model.preprocessing.frame)
-    key = digest((), f"{fingerprint(model)} {known.fingerprint()}")
+    key = digest((), f"{fingerprint(model)} {known.fingerprint()} {SourceStats.version}")
     path = data_root() / "statistics" / f"{key[:32]}.safetensors"
     if path.exists():
         return SourceStats.load(path)

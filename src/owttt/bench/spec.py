@@ -10,7 +10,7 @@ from typing import Any, Final, final
 
 from owttt.data.catalog import catalog
 from owttt.data.streams.spec import StreamSpec
-from owttt.detector import DEFAULT_SCORE, DEFAULT_THRESHOLD, SCORES
+from owttt.detector import DEFAULT_SCORE, DEFAULT_THRESHOLD, SCORES, spelled
 from owttt.methods import find_method
 from owttt.methods.presets import PRESETS
 from owttt.models.registry import preset_of
@@ -121,7 +121,7 @@ def usual_score(method: str, preset: str | None) -> str:
 
 def usual_threshold(preset: str | None, score: str = DEFAULT_SCORE) -> str:
     """Return the threshold that goes with a preset: the paper's, also for scores that the source's are not known of."""
-    return DEFAULT_THRESHOLD if preset is None and score in SCORES else "adaptive"
+    return DEFAULT_THRESHOLD if preset is None and spelled(score) in SCORES else "adaptive"
 
 
 def with_paper_batches(spec: RunSpec) -> RunSpec:

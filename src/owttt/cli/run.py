@@ -203,8 +203,8 @@ def remarks(record: RunRecord) -> Sequence[str]:
     thresholds, edges = record["curves"]["threshold"], record["scores"]["edges"]
     if all(value is None or math.isinf(value) for value in thresholds) and record["spec"]["threshold"] != "off":
         said.append(
-            f"No threshold was found, so nothing was rejected: the scores span {edges[-1] - edges[0]:.3g}, and it is "
-            "sought in steps of .01. Try --score energy, or a number as --threshold."
+            f"No threshold was found, so nothing was rejected: the scores span {edges[-1] - edges[0]:.3g}, "
+            "too little for the steps in which it is sought. Try --score energy, or a number as --threshold."
         )
     if events := record.get("events"):
         kinds = ", ".join(sorted({event["kind"] for event in events}))

@@ -17,7 +17,8 @@ joint        Σ_s min(2, (s - Q_s(½)) / (Q_s(.9) - Q_s(½)))      of cosine, re
                                                                 .04 at least
 
 with features z, unit source prototypes p_k, raw class means m_k, logits l, and h_c the mean of channel c in a layer
-(`network.depth`), of which the source's samples have mean μ_c and deviation σ_c. The three terms of the joint score see
+(`network.depth`), of which the source's samples have mean μ_c and deviation σ_c (a hundredth of the median of all
+deviations at least). The three terms of the joint score see
 what the others are blind to: the cosine which class a sample is near, the residual directions that no class uses, the
 depth what is lost before the features. None counts for more than 2, so that a group that is far off by one of them does
 not hide the groups that are less far: what splits the scores in two then splits off all of these.
@@ -40,6 +41,9 @@ near 0, which says nothing of new ones; where classes differ in every direction,
 MOST: Final = 2.0
 """What a term counts for at most, in units of the source's spread."""
 LEAST_DEVIATION: Final = 1e-6
+LEAST_SHARE: Final = 0.01
+"""What a channel's deviation counts as at least, also as a share of the median of all: of a channel that never changes,
+rounding would be all there is to see."""
 ALONG: Final = 1e-4
 """The share of the largest singular value from which on a direction counts as one that classes differ in."""
 
@@ -86,10 +90,13 @@ def residual_score(features: Tensor, basis: Tensor, mean: Tensor) -> Tensor:
 
 
 def depth_score(means: Tensor, source_mean: Tensor, source_deviation: Tensor) -> Tensor:
-    """Return how unlike the source's the channel means `(B, C)` of samples are, in squared deviations."""
-    away: Tensor = (wide(means) - source_mean) / source_deviation.clamp_min(LEAST_DEVIATION)
-    score: Tensor = away.square().mean(dim=1)
-    return score
+    """Return how unlike the source's the channel means `(B, C)` of samples are, in squared deviations.
+
+    Means that are no numbers (a layer overflowed) are infinitely unlike them.
+    """
+    least = (LEAST_SHARE * source_deviation.median()).clamp_min(LEAST_DEVIATION)
+    away: Tensor = (wide(means) - source_mean) / source_deviation.maximum(least)
+    return away.square().mean(dim=1).nan_to_num(nan=torch.inf, posinf=torch.inf)
 
 
 def joint_score(terms: Iterable[tuple[Tensor, Tensor]]) -> Tensor:

@@ -22,8 +22,9 @@ beyond C. How much the source's scores tell depends on how far the lowest fifth 
     unexplained  u = mean over p = .5, .6, .7 of 1 - F(Q(p))/p        the share that scores unlike the source
     separation   d = (mean_1 - mean_0) / sqrt((var_0 + var_1)/2)      of the split's two groups
 
-    one mode     e <= gap + .4/sqrt(n)  and  u <= .11 + 1.6/sqrt(n)  and  (d <= 4.5 or one group is of less than 8):
-                 (if Q are of h samples that the network was not trained on: gap = .005, .04 for .11, 1/n + 1/h for 1/n)
+    one mode     e <= .05 + .4/sqrt(n)  and  u <= .11 + 1.6/sqrt(n)  and  (d <= 4.5 or one group is of less than 8):
+                 (if Q are of h samples that the network was not trained on, .005 for .05, .04 for .11, 1/n + 1/h for
+                 1/n)
                  τ = R(1 - budget) + (median - Q(.5), from 0 to Q(.75) - Q(.5))
     else         τ = split + pull·max(0, 1 - m)·(anchor - split),   anchor = Q(p) + ½·max(0, F⁻¹(.2) - Q(.2))
                  pull = .4, p = .85;  pull = .7, p = .9 where u alone speaks for it: known samples that became harder
@@ -47,8 +48,8 @@ HIGH = np.array((0.95, 0.98))
 """The source's quantiles beyond which few unknown samples show: hardly anything else scores there."""
 MIDDLE = np.array((0.5, 0.6, 0.7))
 """Those beyond which many show that score little higher than known ones."""
-GAP = 0.05
-GAP_OF_NEW = 0.005
+EXCESS = 0.05
+EXCESS_OF_NEW = 0.005
 UNEXPLAINED = 0.11
 UNEXPLAINED_OF_NEW = 0.04
 """What e and u may be where nothing is unknown: networks score what they were trained on lower than what is new. Less
@@ -130,15 +131,13 @@ def evidence_threshold(
     budget: float,
     right: Tensor | None = None,
     held_out: int = 0,
-    gap: float = GAP,
 ) -> Tensor:
     """Return the threshold of scores `(N,)` by evidence, see above.
 
     `quantiles` are the source's scores at equal steps from 0 to 1, increasing; `right` those of its samples that are
     classified right, if these are known; `budget` is the share of the latter that is rejected where nothing speaks for
-    unknown samples; `held_out` the number h of samples that all these are of, if the network was not trained on them,
-    else `gap` is how many more new samples may score high than those that it was trained on. A score of exactly
-    R(1 - budget) is kept: where all score alike, nothing is rejected.
+    unknown samples; `held_out` the number h of samples that all these are of, if the network was not trained on them. A
+    score of exactly R(1 - budget) is kept: where all score alike, nothing is rejected.
     """
     at = _quantiles(quantiles)
     kept = (at if right is None else _quantiles(right))(1 - budget)
@@ -147,7 +146,7 @@ def evidence_threshold(
     moved = min(rise / max(at(ANCHOR) - at(LOWEST), np.finfo(np.float64).tiny), FAR) if rise else 0.0
     cut = at(0.5) + CUT * (1 + 2 * moved) * (at(0.99) - at(0.5))
     split = float(otsu_threshold(scores.detach().cpu().double().clamp(max=cut), unit=False))
-    excess, unexplained = (GAP_OF_NEW, UNEXPLAINED_OF_NEW) if held_out else (gap, UNEXPLAINED)
+    excess, unexplained = (EXCESS_OF_NEW, UNEXPLAINED_OF_NEW) if held_out else (EXCESS, UNEXPLAINED)
     chance = math.sqrt(1 / len(values) + (1 / held_out if held_out else 0.0))
     limits = (excess + CHANCE * chance, unexplained + CHANCE_UNEXPLAINED * chance)
     sure = math.isfinite(split) and (_excess(values, at) > limits[0] or _apart(values, split))

@@ -21,7 +21,7 @@ from owttt.functional import wide
 from owttt.network.norm import batch_norms
 
 PART: Final = 0.75
-"""The share of the layers, counted from the input, that samples are looked at in."""
+"""The share of the layers, in the order in which a network names them, that samples are looked at in."""
 
 
 class Seen:
@@ -39,9 +39,9 @@ class Seen:
             self._means[layer] = channels.mean(dim=(1, 3))
 
     def result(self) -> Tensor | None:
-        """Return the means `(B, C)` of all layers; None if there are no layers, or one did not say anything."""
+        """Return the means `(B, C)` of all layers that were called; None if none was (a head for training only)."""
         means = [mean for mean in self._means.values() if mean is not None]
-        return torch.cat(means, dim=1) if means and len(means) == len(self._means) else None
+        return torch.cat(means, dim=1) if means else None
 
 
 @contextmanager

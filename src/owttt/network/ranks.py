@@ -12,8 +12,9 @@ Each rank is given a part of a batch. Inputs are exchanged at once, so that all 
 Scores, windows, thresholds, pools and Gaussians are then the same on every rank without being sent. A batch of fewer
 samples than ranks is run by all of them, and each counts for its share.
 
-Bytes that a rank receives per batch of B samples: the inputs once, B·(D + K) numbers per pass, 2 numbers per channel,
-forward and backward, where statistics are the batch's, and all gradients per step.
+Bytes that a rank receives per batch of B samples: the inputs once, B·(D + K) numbers per pass (and B per channel that
+is watched, where the score asks for looks), 2 numbers per channel, forward and backward, where statistics are the
+batch's, and all gradients per step.
 """
 
 from __future__ import annotations

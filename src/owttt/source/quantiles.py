@@ -42,8 +42,8 @@ PREFIX: Final = "quantiles_"
 DEPTH_STATISTICS: Final[tuple[str, str]] = ("depth_mean", "depth_std")
 """Mean and deviation of how samples look to the layers on the way."""
 JOINT_TERMS: Final = ("cosine", "residual", "depth")
-FEATURE_SCORES: Final = ("cosine", "centered", "residual", "joint")
-"""Scores that features alone decide; the joint one does where it is the cosine."""
+FEATURE_SCORES: Final = ("cosine", "centered", "residual")
+"""Scores that features alone decide."""
 
 
 def tensor_name(score: str, *, right: bool = False, held_out: bool = False) -> str:
@@ -144,7 +144,8 @@ class ScoreSample:
         right = self.right(class_means)
         some = right if int(right.sum()) >= FEW_RIGHT else torch.ones_like(right)
         found = {}
-        for name, values in (scores | {"joint": joint_of(scores, units)}).items():
+        joint = {"joint": joint_of(scores, units)} if "depth" in scores else {}
+        for name, values in (scores | joint).items():
             found[tensor_name(name, held_out=held_out)] = quantiles_of(values)
             found[tensor_name(name, held_out=held_out, right=True)] = quantiles_of(values[some])
         return found
@@ -152,14 +153,13 @@ class ScoreSample:
     def _joined(self) -> Samples:
         features, logits, labels, depths = zip(*self._kept, strict=True)
         known = [depth for depth in depths if depth is not None]
-        depth = torch.cat(known) if len(known) == len(depths) else None
+        same = len(known) == len(depths) and len({depth.shape[1] for depth in known}) == 1
+        depth = torch.cat(known) if same else None
         return Samples(torch.cat(features), torch.cat(logits), torch.cat(labels), depth)
 
 
 def joint_of(scores: dict[str, Tensor], quantiles: dict[str, Tensor]) -> Tensor:
-    """Return the joint score, or the cosine if how samples look on the way is not known."""
-    if "depth" not in scores:
-        return scores["cosine"]
+    """Return the joint score, given its terms and what the source's samples score by each of them."""
     return joint_score((scores[name], quantiles[name].to(scores[name])) for name in JOINT_TERMS)
 
 
@@ -183,8 +183,7 @@ def drawn_quantiles(class_means: Tensor, class_covariances: Tensor, mean: Tensor
         noise = torch.randn(number, len(center), generator=generator, dtype=torch.float64)
         drawn.append(center + (noise * spread.clamp_min(0).sqrt() if spread.dim() == 1 else noise @ _root(spread)))
     scores = Reference.of(means, mean.cpu().double()).scores(torch.cat(drawn))
-    found = {name: quantiles_of(values) for name, values in scores.items()}
-    return found | {"joint": quantiles_of(joint_of(scores, found))}
+    return {name: quantiles_of(values) for name, values in scores.items()}
 
 
 def _root(covariance: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, Literal, final
+from typing import Any, ClassVar, Final, Literal, final
 
 import torch
 import torch.nn.functional as F
@@ -91,6 +91,8 @@ class SourceStats(Statistics):
     `score_quantiles`.
     """
 
+    version: ClassVar[int] = 2
+    """Counts what was added to them: statistics that were kept of an earlier version are fitted again."""
     class_means: Tensor
     class_covariances: Tensor
     mean: Tensor
@@ -222,12 +224,25 @@ class SourceStats(Statistics):
         With `held_out`, those of samples that the classifier was not trained on, if there were such. With `right`, only
         of samples whose class mean is the nearest; statistics that were fitted before these were kept give those of all
         samples. Statistics that were fitted before any were kept have them only of scores of features, drawn from the
-        classes' Gaussians; None of the others, and of scores without a name.
+        classes' Gaussians; None of the others, and of scores without a name. The joint score is the cosine where looks
+        are not known.
         """
+        score = self._kept_as(score)
         for new, only in ((held_out, right), (False, right), (False, False)):
             if (kept := self._buffers.get(tensor_name(score, right=only, held_out=new))) is not None:
                 return kept
         return self._drawn[score].to(self.mean) if score in FEATURE_SCORES else None
+
+    def held_out(self, score: str = "cosine") -> int:
+        """Return how many samples `score_quantiles` with `held_out` are of, if the classifier was not trained on them.
+
+        It is 0 where there were no such samples, or what they score was not kept of this score.
+        """
+        kept = tensor_name(self._kept_as(score), held_out=True) in self._buffers
+        return self.info.held_out if kept else 0
+
+    def _kept_as(self, score: str) -> str:
+        return "cosine" if score == "joint" and self.depth_mean is None else score
 
     @cached_property
     def _drawn(self) -> dict[str, Tensor]:
@@ -241,8 +256,16 @@ class SourceStats(Statistics):
 
     @cached_property
     def class_basis(self) -> Tensor:
-        """An orthonormal basis `(D, R)` of the directions in which classes differ, where it was first asked for."""
+        """An orthonormal basis `(D, R)` of the directions in which classes differ; `.to` does not move it."""
         return class_basis(self.class_means, self.mean)
+
+    @property
+    def looks_fingerprint(self) -> str:
+        """SHA-256 of what `fingerprint` leaves out and the joint score depends on; empty where it is the cosine."""
+        if self.depth_mean is None or self.depth_std is None:
+            return ""
+        looks = (("mean", self.depth_mean), ("std", self.depth_std), *sorted(self.joint_units.items()))
+        return tensor_files.digest((name, value.float()) for name, value in looks)
 
     @property
     def feature_point(self) -> FeaturePoint:
