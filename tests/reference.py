@@ -605,6 +605,10 @@ def distance(part, points):
     return (away @ inverse * away).sum(axis=1)
 
 
+def sorted_quantiles(values, shares):
+    return [float(torch.tensor(values, dtype=torch.float64).quantile(share)) for share in shares]
+
+
 class Plus(Reference):
     """Statistics of the known samples, and who is strange, step by step."""
 
@@ -617,11 +621,13 @@ class Plus(Reference):
         strange=0.4,
         least=0.1,
         keep=0.5,
+        rounds=2,
         rest=7,
         chunk=128,
         **options,
     ):
         super().__init__(*args, **options)
+        self.rounds = rounds
         self.momentum, self.jump = momentum, jump
         self.strange, self.least, self.keep, self.chunk = strange, least, keep, chunk
         self.middle = middle
@@ -631,6 +637,11 @@ class Plus(Reference):
         self.gathered = []
         self.moves = []
         self.rest, self.pause, self.waiting, self.look, self.parts = rest, 0, 0, None, None
+        self.units = None
+        own = self.terms(self.source_model, args[1])
+        self.units = [sorted_quantiles(values, (0.5, 0.9)) for values in zip(*own, strict=True)]
+        self.usual = sorted_quantiles([self.joint(row) for row in own], (0.9,))[0]
+        self.pruned = 0
         self.rested = self.glances = self.rejected = self.recalled = self.empty = self.by_own = self.held = 0
         self.alike = 0.0
 
@@ -676,14 +687,38 @@ class Plus(Reference):
                     self.glances += 1
 
     def tried(self, model, x):
-        """Of every sample, the score by its cosines, the centered one, and the probabilities of the head."""
+        """Of every sample, the scores by its cosines, centered and joint, and the probabilities of the head."""
         with torch.no_grad():
             z, logits = self.forward(model, x)
         centered = []
         for f in z:
             cosines = [float(F.cosine_similarity(f - self.mean, m - self.mean, dim=0)) for m in self.class_means]
             centered.append(max(0, 1 - max(cosines)))
-        return list(zip(self.score(z, logits), centered, F.softmax(logits, dim=1).tolist(), strict=True))
+        joint = [self.joint(row) for row in self.terms(model, x)]
+        return list(zip(self.score(z, logits), centered, joint, F.softmax(logits, dim=1).tolist(), strict=True))
+
+    def on_the_way(self, model, x):
+        """Of every sample, the means of all channels that the two normalization layers put out."""
+        with torch.no_grad():
+            first = model.norm(model.conv(x))
+            last = model.last(model.hidden(F.avg_pool2d(first.relu(), 2).flatten(1)))
+        return [[float(c.mean()) for c in image] + row.tolist() for image, row in zip(first, last, strict=True)]
+
+    def terms(self, model, x):
+        """Of every sample, its cosine score and how unlike the source's it looks on the way."""
+        if self.units is None:
+            columns = [torch.tensor(c) for c in zip(*self.on_the_way(model, x), strict=True)]
+            self.usual_looks = [(float(c.mean()), float(c.std())) for c in columns]
+        with torch.no_grad():
+            cosines = self.score(*self.forward(model, x))
+        rows = []
+        for cosine, looks in zip(cosines, self.on_the_way(model, x), strict=True):
+            away = [((v - mean) / std) ** 2 for v, (mean, std) in zip(looks, self.usual_looks, strict=True)]
+            rows.append((cosine, sum(away) / len(away)))
+        return rows
+
+    def joint(self, row):
+        return sum(min(2, (v - low) / max(high - low, 0.04)) for v, (low, high) in zip(row, self.units, strict=True))
 
     def measured(self, x):
         """The source model with the statistics of x, layer after layer."""
@@ -795,7 +830,7 @@ class Plus(Reference):
         return split["others"] < 2 * limit * split["likeness"]
 
     def likeness(self, *lists):
-        return max(2 * sum(centered <= self.middle for _, centered, _ in scores) / len(scores) for scores in lists)
+        return max(2 * sum(centered <= self.middle for _, centered, *_ in scores) / len(scores) for scores in lists)
 
     def split(self, x, points, part, tried):
         """Two groups of those that are left, or, if nobody is strange then, earlier strangers and all others."""
@@ -861,11 +896,14 @@ class Plus(Reference):
 
     def judged(self, x):
         every = self.measured(x)
-        scores = self.tried(every, x)
-        share = min(1.0, max(self.keep, 2 * self.likeness(scores)))
-        if share < 1:
-            limit = float(torch.tensor([s for s, *_ in scores], dtype=torch.float64).quantile(share))
-            every = self.measured(x[[i for i, (s, *_) in enumerate(scores) if s <= limit]])
+        for _ in range(self.rounds):
+            joint = [s for _, _, s, _ in self.tried(every, x)]
+            limit = max(self.usual, sorted_quantiles(joint, (self.keep,))[0])
+            known = [i for i, s in enumerate(joint) if s <= limit]
+            if len(known) == len(joint):
+                break
+            self.pruned += 1
+            every = self.measured(x[known])
         models = {"source": self.source_model, "in use": self.present, "every": every}
         models["half"] = self.mix(self.source_model, every, 0.5)
         values = {name: self.tried(model, x) for name, model in models.items()}

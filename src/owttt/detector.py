@@ -23,7 +23,6 @@ from owttt.functional import (
     max_softmax_score,
     nearest_score,
     otsu_threshold,
-    residual_score,
 )
 from owttt.source import SourceStats, joint_of
 from owttt.types import Forward, Strangers, Verdict
@@ -59,9 +58,8 @@ def _joint(out: Forward, source: SourceStats) -> Tensor:
             f"channels as in the source statistics, got {channels}. Other BatchNorm layers were called than then, or a "
             "method of your own left `depth` out of its Forward. Take another score, e.g. score='cosine'."
         )
-    residual = residual_score(out.features, source.class_basis.to(source.mean), source.mean)
     depth = depth_score(out.depth, source.depth_mean, source.depth_std)
-    return joint_of({"cosine": cosine, "residual": residual, "depth": depth}, source.joint_units)
+    return joint_of({"cosine": cosine, "depth": depth}, source.joint_units)
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ SCORES: Final[dict[str, NamedScore]] = {
         NamedScore("centered", _centered, unit=True),
         NamedScore("energy", _energy, unit=False),
         NamedScore("max-softmax", _max_softmax, unit=True),
-        NamedScore("joint", _joint, unit=False, watches=True),
+        NamedScore("joint", _joint, unit=False, watches=True, version=2),
     )
 }
 

@@ -15,7 +15,7 @@ from tests.world import make_world
 
 def candidate(quarter, logits):
     scores = torch.full((len(logits),), quarter, dtype=torch.float64)
-    return Candidate(torch.zeros(2, 1), Forward(logits, logits), scores, scores, logits)
+    return Candidate(torch.zeros(2, 1), Forward(logits, logits), scores, scores, scores, logits)
 
 
 def answers(*labels, certainty=4.0):

@@ -74,27 +74,57 @@ def test_layers_that_are_not_called_are_not_missed():
     assert seen.result().shape == (12, 2)
 
 
-def test_without_batch_norm_there_is_nothing_to_see():
-    world = make_world(norm=False)
-    assert world.source.depth_mean is None
-    joint, cosine = (wrap(world.model, source=world.source, score=score) for score in ("joint", "cosine"))
-    for x, _ in world.stream:
+def test_channels_of_tokens_are_last():
+    layer = nn.LayerNorm(3).eval()
+    tokens = torch.randn(5, 7, 3)
+    with watching(nn.Sequential(layer), 5) as seen:
+        layer(tokens)
+    torch.testing.assert_close(seen.result(), layer(tokens).mean(dim=1))
+
+
+def test_where_there_is_batch_norm_other_layers_are_not_looked_at():
+    network = nn.Sequential(nn.LayerNorm(3), nn.BatchNorm1d(3)).eval()
+    x = torch.randn(5, 3)
+    with watching(network, 5) as seen:
+        network(x)
+    torch.testing.assert_close(seen.result(), network(x))
+
+
+def test_without_normalization_there_is_nothing_to_see():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, CLASSES)).double()
+    source = SourceStats.fit(model, [(WORLD.x, WORLD.y)], CLASSES, progress=False)
+    assert source.depth_mean is None
+    joint, cosine = (wrap(model, source=source, score=score) for score in ("joint", "cosine"))
+    for x, _ in WORLD.stream:
         assert torch.equal(joint(x).scores, cosine(x).scores)
+
+
+def test_without_batch_norm_looks_are_moved_back_to_the_source():
+    """What a look on the way is less the mean of all, plus that of the source."""
+    world = make_world(norm=False)
+    method = wrap(world.model, source=world.source).method
+    x = world.stream[0][0]
+    with torch.no_grad():
+        hidden = world.model.hidden(torch.nn.functional.avg_pool2d(world.model.conv(x).relu(), 2).flatten(1))
+        tokens, features = world.model.last(hidden), world.model.embed(x)
+    statistics, out = method.normalization.measure(x)
+    for found in (out, method.normalization.run(x, statistics)):
+        torch.testing.assert_close(found.depth, tokens - tokens.mean(dim=0) + world.source.depth_mean)
+        torch.testing.assert_close(found.features, features - features.mean(dim=0) + world.source.mean)
+    as_they_are = method.normalization.run(x, method.normalization.source)
+    torch.testing.assert_close(as_they_are.depth, tokens)
 
 
 def joint_by_hand(model, source, x, z):
     """The joint score of samples with features z, from what the source's own samples are like."""
     means = [WORLD.model.embed(WORLD.x)[WORLD.y == k].mean(dim=0) for k in range(CLASSES)]
     own = WORLD.model.embed(WORLD.x)
-    middle = own.mean(dim=0)
-    directions = torch.linalg.svd(torch.stack(means) - middle, full_matrices=False).Vh[: CLASSES - 1]
     looks = literal(WORLD.model, WORLD.x)
 
     def terms(features, looks_of):
         cosine = [min(1 - float(torch.cosine_similarity(f, m, dim=0)) for m in means) for f in features]
-        left = [1 - float(((f - middle) @ directions.T).square().sum() / (f - middle).square().sum()) for f in features]
         depth = [float((((row - looks.mean(dim=0)) / looks.std(dim=0)) ** 2).mean()) for row in looks_of]
-        return [torch.tensor(values, dtype=torch.float64) for values in (cosine, left, depth)]
+        return [torch.tensor(values, dtype=torch.float64) for values in (cosine, depth)]
 
     total = torch.zeros(len(z), dtype=torch.float64)
     for ours, theirs in zip(terms(z, literal(model, x)), terms(own, looks), strict=True):
@@ -124,7 +154,7 @@ def test_the_score_goes_with_the_method():
     """The joint score needs statistics of the known samples, which one method finds; presets keep to the paper."""
     chosen = {
         "joint": wrap(WORLD.model, source=WORLD.source),
-        "cosine": wrap(WORLD.model, source=WORLD.source, preset="paper"),
+        "cosine": wrap(WORLD.model, "owttt", source=WORLD.source, preset="paper"),
         "centered": wrap(WORLD.model, source=WORLD.source, score="centered"),
     }
     assert {name: adapter.config["score"].split(",")[0] for name, adapter in chosen.items()} == {
@@ -150,7 +180,7 @@ HELD_OUT = SourceStats.fit(
 @pytest.mark.parametrize("kept", ["scores by features", "nothing"])
 def test_statistics_from_before_looks_were_kept_give_the_cosine(source, kept):
     """Thresholds included: those of the cosine, of the same samples."""
-    older = without(source, "depth", *(("joint", "residual") if kept == "scores by features" else ("quantiles",)))
+    older = without(source, "depth", *(("joint",) if kept == "scores by features" else ("quantiles",)))
     joint, cosine = (wrap(WORLD.model, source=older, score=score) for score in ("joint", "cosine"))
     assert not joint.method.network.watches
     assert joint.config["threshold"] == cosine.config["threshold"]
@@ -160,6 +190,17 @@ def test_statistics_from_before_looks_were_kept_give_the_cosine(source, kept):
         assert torch.equal(one.scores, other.scores)
         assert torch.equal(one.threshold, other.threshold)
     assert older.fingerprint == source.fingerprint
+
+
+def test_statistics_whose_joint_score_had_another_term_give_the_cosine(tmp_path):
+    """Those of version 2; their quantiles of the joint score are of three terms."""
+    tensors = WORLD.source._tensors()
+    earlier = {"quantiles_residual": tensors["quantiles_cosine"].clone()}
+    SourceStats(WORLD.source.info, tensors | earlier).save(tmp_path / "stats")
+    read = SourceStats.load(tmp_path / "stats")
+    assert read.depth_mean is None
+    assert torch.equal(read.score_quantiles("joint"), WORLD.source.score_quantiles("cosine"))
+    assert read.fingerprint == WORLD.source.fingerprint
 
 
 def test_held_out_samples_have_joint_scores_of_their_own():
@@ -187,7 +228,7 @@ def test_a_state_belongs_to_the_looks_it_was_made_with(tmp_path):
     tensors = WORLD.source._tensors()
     others = SourceStats(WORLD.source.info, tensors | {"depth_mean": tensors["depth_mean"] + 1})
     for source in (without(WORLD.source, "depth"), others):
-        with pytest.raises(ValueError, match="score: file 'joint, version 1, looks"):
+        with pytest.raises(ValueError, match="score: file 'joint, version 2, looks"):
             wrap(WORLD.model, source=source, threshold="adaptive").restore(tmp_path / "state")
 
 

@@ -36,12 +36,13 @@ LEAST_INFORMATION: Final = 1e-3
 @final
 @dataclass(frozen=True)
 class Candidate:
-    """Statistics, what the network gives with them, and what some samples score (by cosines, centered) and answer."""
+    """Statistics, what the network gives with them, and how samples then score (by cosines, centered, joint) and answer."""
 
     statistics: Tensor
     out: Forward
     scores: Tensor
     centered: Tensor
+    joint: Tensor
     logits: Tensor
 
     @property
@@ -65,7 +66,8 @@ class Candidate:
 
     def of(self, some: Tensor) -> Candidate:
         """Return the same, judged by some of the samples."""
-        return replace(self, scores=self.scores[some], centered=self.centered[some], logits=self.logits[some])
+        names = ("scores", "centered", "joint", "logits")
+        return replace(self, **{name: getattr(self, name)[some] for name in names})
 
 
 @final

@@ -54,7 +54,8 @@ import torch
 from torch import Tensor
 
 from owttt._utils.queue import Kept
-from owttt.functional import centered_score, nearest_score, two_groups
+from owttt.detector import SCORES
+from owttt.functional import two_groups
 from owttt.methods.base import Method
 from owttt.methods.candidates import Candidate, Split
 from owttt.methods.gathering import Gathered, zeros_like_source
@@ -65,6 +66,8 @@ from owttt.types import Forward, Strangers, Verdict
 
 LEAST_GROUP: Final = 16
 """Samples that a group must have for statistics of its own."""
+USUAL: Final = 0.9
+"""The quantile of the source's joint scores up to which a sample looks known."""
 LEAST_STRANGERS: Final = 8
 """Samples that a group must have to be looked at at all."""
 TIE: Final = 0.02
@@ -103,7 +106,7 @@ class Plus(Method):
     """Statistics of the known samples, found by evidence. Options: see the steps above."""
 
     name = "owttt+"
-    version = 8
+    version = 9
     cost = 2.4
     color = "#7a3fb0"
     deployed = True
@@ -121,6 +124,7 @@ class Plus(Method):
         strange: float = 0.4,
         least: float = 0.1,
         keep: float = 0.5,
+        rounds: int = 2,
         rest: int = 7,
         chunk: int = 128,
     ) -> None:
@@ -133,6 +137,8 @@ class Plus(Method):
             raise ValueError(f"strange and least are shares of a likeness, from 0 to 1, got {strange} and {least}.")
         if not 0 < keep <= 1:
             raise ValueError(f"keep is a share of the samples, above 0 and up to 1, got {keep}.")
+        if rounds < 0:
+            raise ValueError(f"rounds is a number of prunings, from 0, got {rounds}.")
         if rest < 0:
             raise ValueError(f"rest is a number of batches, from 0, got {rest}.")
         if chunk < LEAST_GROUP:
@@ -142,21 +148,28 @@ class Plus(Method):
         self.strange = strange
         self.least = least
         self.keep = keep
+        self.rounds = rounds
         self.rest = rest
         self.chunk = chunk
 
     def setup(self) -> None:
         """Start with the source's statistics, with nothing gathered and nobody strange."""
+        self.network.watches = self.source.depth_mean is not None
         self.normalization = normalization(self.network, self.source)
         self.in_use = Kept(self.normalization.source)
         self.register_buffer("alike", torch.zeros_like(self.source.mean[0]))
         self.kept = KeptLooks(torch.zeros_like(looks(self.network, zeros_like_source(self.source))))
         self.register_buffer("pause", torch.zeros((), dtype=torch.long, device=self.present.device))
         self.register_buffer("waiting", torch.zeros_like(self.pause))
-        quantiles = self.source.score_quantiles("centered")
-        assert quantiles is not None
-        self.middle = float(quantiles.quantile(0.5))
+        self.middle = self._of_source("centered", 0.5)
+        self.usual = self._of_source("joint", USUAL)
         self.gathered = Gathered(self.source, self.chunk)
+
+    def _of_source(self, score: str, share: float) -> float:
+        """Return a quantile of what the source's samples score."""
+        quantiles = self.source.score_quantiles(score)
+        assert quantiles is not None
+        return float(quantiles.quantile(share))
 
     @property
     def present(self) -> Tensor:
@@ -321,20 +334,21 @@ class Plus(Method):
 
     def _others(self, x: Batch, source: Candidate) -> Iterator[Candidate]:
         """Yield statistics of samples, and those halfway to them unless they are clearly better than the source's."""
-        every = self._every(x)
-        yield every
-        if not every.better(source, by=self.jump):
-            yield self._tried(x, mixed(source.statistics, every.statistics, 0.5))
+        pruned = self._pruned(x)
+        yield pruned
+        if not pruned.better(source, by=self.jump):
+            yield self._tried(x, mixed(source.statistics, pruned.statistics, 0.5))
 
-    def _every(self, x: Batch) -> Candidate:
-        """Return the statistics of samples; where few are alike, of those that score lowest."""
-        every = self._measured(x)
-        share = min(1.0, max(self.keep, 2 * self._likeness(every)))
-        if share == 1:
-            return every
-        lowest = every.scores <= every.scores.quantile(share)
-        statistics, _ = self.normalization.measure(x[lowest])
-        return self._tried(x, statistics)
+    def _pruned(self, x: Batch) -> Candidate:
+        """Return the statistics of those samples that look known with them."""
+        tried = self._measured(x)
+        for _ in range(self.rounds):
+            known = tried.joint <= max(self.usual, float(tried.joint.quantile(self.keep)))
+            if bool(known.all()):
+                break
+            statistics, _ = self.normalization.measure(x[known])
+            tried = self._tried(x, statistics)
+        return tried
 
     def _likeness(self, *tried: Candidate) -> float:
         """Return how many of some samples score like the source's better half, with the statistics that suit best."""
@@ -348,7 +362,6 @@ class Plus(Method):
         return self._candidate(statistics, self.normalization.run(x, statistics))
 
     def _candidate(self, statistics: Tensor, out: Forward) -> Candidate:
-        """Judge statistics by what samples score with them, by cosines and centered, and answer."""
-        source = self.source
-        centered = centered_score(out.features, source.class_means, source.mean)
-        return Candidate(statistics, out, nearest_score(out.cosines(source.prototypes)), centered, out.logits)
+        """Judge statistics by what samples score with them and answer."""
+        cosine, centered, joint = (SCORES[name](out, self.source) for name in ("cosine", "centered", "joint"))
+        return Candidate(statistics, out, cosine, centered, joint, out.logits)

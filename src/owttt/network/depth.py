@@ -1,9 +1,11 @@
-"""How samples look to the layers on the way: the mean of every channel that a BatchNorm layer puts out.
+"""How samples look to the layers on the way: the mean of every channel that a normalization layer puts out.
 
 Normalized with the right statistics, known samples look to these layers as the source's samples do, whatever their
 corruption was. Samples of another kind do not, even where their features end up near a class. The layers of the last
 quarter are left out: they tell classes, and an unknown sample, which is of none, looks more usual to them than a known
-one.
+one. Where there are BatchNorm layers, these are looked at; all others keep what they are given apart from other
+samples, and their means move with a corruption. Those of the known samples are moved back to the source's
+(`network.statistics`).
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from torch import Tensor, nn
 
 from owttt._utils.state import temporary
 from owttt.functional import wide
-from owttt.network.norm import batch_norms
+from owttt.network.norm import LAST, batch_norms, normalizations
 
 PART: Final = 0.75
 """The share of the layers, in the order in which a network names them, that samples are looked at in."""
@@ -33,9 +35,10 @@ class Seen:
 
     def add(self, layer: nn.Module, output: Any) -> None:
         """Take the mean of every channel of each sample; a layer may be given several rows per sample (points)."""
-        rows, rest = divmod(len(output), self.samples)
+        values = output.detach().movedim(-1, 1) if isinstance(layer, LAST) else output.detach()
+        rows, rest = divmod(len(values), self.samples)
         if not rest:
-            channels = wide(output.detach()).reshape(self.samples, rows, output.shape[1], -1)
+            channels = wide(values).reshape(self.samples, rows, values.shape[1], -1)
             self._means[layer] = channels.mean(dim=(1, 3))
 
     def result(self) -> Tensor | None:
@@ -46,8 +49,8 @@ class Seen:
 
 @contextmanager
 def watching(network: nn.Module, samples: int) -> Iterator[Seen]:
-    """While open, note what a network's first BatchNorm layers put out for a batch of so many samples."""
-    layers: list[nn.Module] = [*batch_norms(network)]
+    """While open, note what a network's first normalization layers put out for a batch of so many samples."""
+    layers: list[nn.Module] = [*batch_norms(network)] or normalizations(network)
     layers = layers[: math.ceil(PART * len(layers))]
     seen = Seen(samples, layers)
     note = temporary(lambda layer, _, output: seen.add(layer, output))

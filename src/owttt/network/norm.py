@@ -22,7 +22,9 @@ from owttt.functional import wide
 from owttt.network.inputs import first_argument, with_first_argument
 from owttt.network.ranks import Ranks
 
-_NORMALIZATIONS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+LAST = (nn.LayerNorm, nn.RMSNorm)
+"""Layers that are given channels in the last dimension."""
+_NORMALIZATIONS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, *LAST)
 
 
 def batch_norms(network: nn.Module) -> list[_BatchNorm]:

@@ -1,8 +1,9 @@
 """The statistics that a network normalizes with: swapped for others, or measured on some samples.
 
-In a network with BatchNorm these are mean and variance of every channel of every such layer. A network without it has
-one place where a shift of the inputs can be undone, its features, of which the mean is moved back to the source's. Both
-are one tensor `(2, C)`, means and variances, so that a method can mix and keep them without knowing which it has.
+In a network with BatchNorm these are mean and variance of every channel of every such layer. In a network without it
+a shift of the inputs can be undone where samples are looked at: at its features, and at the layers on the way
+(`network.depth`), of which the means are moved back to the source's. Both are one tensor `(2, C)`, means and variances,
+so that a method can mix and keep them without knowing which it has.
 """
 
 from __future__ import annotations
@@ -19,7 +20,15 @@ from owttt._utils.state import temporary
 from owttt.functional import floating, wide
 from owttt.network.features import FeatureExtractor
 from owttt.network.inputs import Batch, first_argument, tensors_of
-from owttt.network.norm import batch_moments, batch_norms, normalizations, own_statistics, sharing, values_per_channel
+from owttt.network.norm import (
+    LAST,
+    batch_moments,
+    batch_norms,
+    normalizations,
+    own_statistics,
+    sharing,
+    values_per_channel,
+)
 from owttt.types import Forward
 
 if TYPE_CHECKING:
@@ -113,7 +122,11 @@ class LayerStatistics(Normalization):
 
 @final
 class FeatureStatistics(Normalization):
-    """The mean of the features, moved back to the source's: f - mean + μ_s. Variances are kept, and not used."""
+    """The means of the features and of how samples look on the way, moved back to the source's: f - mean + μ_s.
+
+    Variances are kept, and not used. Where looks are not asked for, or not known of the source, features are all there
+    is.
+    """
 
     def __init__(self, network: FeatureExtractor, source: SourceStats) -> None:
         super().__init__(network)
@@ -121,23 +134,29 @@ class FeatureStatistics(Normalization):
 
     @property
     def source(self) -> Tensor:
-        """Mean and variances of the source features."""
-        return torch.stack((self.stats.mean, self.stats.covariance.diagonal()))
+        """Mean and variances of the source's features, and looks."""
+        features = torch.stack((self.stats.mean, self.stats.covariance.diagonal()))
+        if not self.network.watches or self.stats.depth_mean is None or self.stats.depth_std is None:
+            return features
+        return torch.cat((features, torch.stack((self.stats.depth_mean, self.stats.depth_std.square()))), dim=1)
 
     def run(self, x: Batch, statistics: Tensor) -> Forward:
-        """Run the network and move its features; logits are those of the features as they were."""
+        """Run the network and move what it gives; logits are those of the features as they were."""
         return self._moved(self.network(x), statistics)
 
     def measure(self, x: Batch) -> tuple[Tensor, Forward]:
-        """Run the network, and move the mean of the features to the source's."""
+        """Run the network, and move the means of what it gives to the source's."""
         out: Forward = self.network(x)
-        variance, mean = torch.var_mean(wide(out.features.detach()), dim=0, correction=0)
+        values = out.features if out.depth is None else torch.cat((out.features, out.depth), dim=1)
+        variance, mean = torch.var_mean(wide(values.detach()), dim=0, correction=0)
         statistics = torch.stack((mean, variance)).to(self.stats.mean.dtype)
         return statistics, self._moved(out, statistics)
 
     def _moved(self, out: Forward, statistics: Tensor) -> Forward:
-        shift = self.stats.mean - statistics[0]
-        return replace(out, features=out.features + shift.to(out.features.dtype))
+        shift = self.source[0] - statistics[0]
+        number = out.features.shape[1]
+        depth = None if out.depth is None else out.depth + shift[number:].to(out.depth.dtype)
+        return replace(out, features=out.features + shift[:number].to(out.features.dtype), depth=depth)
 
 
 def normalization(network: FeatureExtractor, source: SourceStats) -> Normalization:
@@ -158,7 +177,7 @@ def looks(network: FeatureExtractor, x: Batch) -> Tensor:
     @temporary
     def before(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         given: Tensor = first_argument(args, kwargs)
-        values = given.movedim(-1, 1) if isinstance(layer, nn.LayerNorm | nn.RMSNorm) else given
+        values = given.movedim(-1, 1) if isinstance(layer, LAST) else given
         rows, rest = divmod(len(values), len(x))
         if not rest:
             seen.append(values if rows == 1 else values.view(len(x), rows, *values.shape[1:]).transpose(1, 2))

@@ -15,14 +15,12 @@ from torch import Tensor
 
 from owttt.functional import (
     centered_score,
-    class_basis,
     cosine_score,
     cosine_similarity,
     depth_score,
     energy_score,
     joint_score,
     max_softmax_score,
-    residual_score,
     wide,
 )
 
@@ -41,8 +39,8 @@ PREFIX: Final = "quantiles_"
 """What the names of these tensors begin with, among the statistics."""
 DEPTH_STATISTICS: Final[tuple[str, str]] = ("depth_mean", "depth_std")
 """Mean and deviation of how samples look to the layers on the way."""
-JOINT_TERMS: Final = ("cosine", "residual", "depth")
-FEATURE_SCORES: Final = ("cosine", "centered", "residual")
+JOINT_TERMS: Final = ("cosine", "depth")
+FEATURE_SCORES: Final = ("cosine", "centered")
 """Scores that features alone decide."""
 
 
@@ -57,19 +55,12 @@ class Reference(NamedTuple):
 
     class_means: Tensor
     mean: Tensor
-    basis: Tensor
-
-    @classmethod
-    def of(cls, class_means: Tensor, mean: Tensor) -> Reference:
-        """Return the reference that class means and the mean of all make."""
-        return cls(class_means, mean, class_basis(class_means, mean))
 
     def scores(self, features: Tensor) -> dict[str, Tensor]:
         """Return all scores that features decide, but for the joint one."""
         return {
             "cosine": cosine_score(features, F.normalize(self.class_means, dim=1)),
             "centered": centered_score(features, self.class_means, self.mean),
-            "residual": residual_score(features, self.basis, self.mean),
         }
 
 
@@ -133,7 +124,7 @@ class ScoreSample:
 
     def _scores(self, class_means: Tensor, mean: Tensor, looks: dict[str, Tensor]) -> dict[str, Tensor]:
         features, logits, _, depth = self._joined()
-        scores = Reference.of(class_means.to(features), mean.to(features)).scores(features)
+        scores = Reference(class_means.to(features), mean.to(features)).scores(features)
         if depth is not None and looks:
             scores["depth"] = depth_score(depth, *(looks[name].to(depth) for name in DEPTH_STATISTICS))
         return scores | {"energy": energy_score(logits), "max-softmax": max_softmax_score(logits)}
@@ -182,7 +173,7 @@ def drawn_quantiles(class_means: Tensor, class_covariances: Tensor, mean: Tensor
     for center, spread in zip(means, spreads, strict=True):
         noise = torch.randn(number, len(center), generator=generator, dtype=torch.float64)
         drawn.append(center + (noise * spread.clamp_min(0).sqrt() if spread.dim() == 1 else noise @ _root(spread)))
-    scores = Reference.of(means, mean.cpu().double()).scores(torch.cat(drawn))
+    scores = Reference(means, mean.cpu().double()).scores(torch.cat(drawn))
     return {name: quantiles_of(values) for name, values in scores.items()}
 
 

@@ -19,7 +19,7 @@ from owttt._utils import tensors as tensor_files
 from owttt._utils.progress import track
 from owttt._utils.queue import Statistics
 from owttt._utils.warning import warn
-from owttt.functional import class_basis, wide
+from owttt.functional import wide
 from owttt.network.features import FeatureExtractor, FeatureFunction, FeaturePoint, locate_features, uncompiled
 from owttt.network.inputs import Batch, Fields, as_pair, tensors_of
 from owttt.source.moments import BatchSpread, ClassMoments, InputMoments
@@ -86,12 +86,12 @@ class SourceStats(Statistics):
     Tensors (moving with `.to`): `prototypes` `(K, D)` unit class means, `class_means` `(K, D)`, `class_covariances`
     `(K, D, D)` or `(K, D)` variances, `mean` `(D,)`, `covariance` `(D, D)`, and `mean_spread` and `covariance_spread`,
     the discrepancies between source batches of `spread_samples`. Of the inputs `input_range` `(2,)`, `input_mean` and
-    `input_std` per channel; of how samples look to the layers on the way `depth_mean` and `depth_std` (networks with
-    BatchNorm); None in statistics that were fitted before these were kept. Quantiles of the source's own scores:
-    `score_quantiles`.
+    `input_std` per channel; of how samples look to the layers on the way `depth_mean` and `depth_std` (networks
+    with normalization layers); None in statistics that were fitted before these were kept. Quantiles of the source's
+    own scores: `score_quantiles`.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     """Counts what was added to them: statistics that were kept of an earlier version are fitted again."""
     class_means: Tensor
     class_covariances: Tensor
@@ -254,11 +254,6 @@ class SourceStats(Statistics):
         found = {name: self.score_quantiles(name) for name in JOINT_TERMS}
         return {name: quantiles for name, quantiles in found.items() if quantiles is not None}
 
-    @cached_property
-    def class_basis(self) -> Tensor:
-        """An orthonormal basis `(D, R)` of the directions in which classes differ; `.to` does not move it."""
-        return class_basis(self.class_means, self.mean)
-
     @property
     def looks_fingerprint(self) -> str:
         """SHA-256 of what `fingerprint` leaves out and the joint score depends on; empty where it is the cosine."""
@@ -312,11 +307,19 @@ class SourceStats(Statistics):
             if name not in ("kind", "fields")
         }
         named = {name: (tuple(shape), dtype) for name, (shape, dtype) in description.get("fields", {}).items()}
-        return cls(SourceInfo(**fields, fields=named), tensors)
+        return cls(SourceInfo(**fields, fields=named), _without_earlier_joint_score(tensors))
 
     def extra_repr(self) -> str:
         """Say what it was fitted on."""
         return f"{self.num_classes} classes, {self.info.samples} samples, features at {self.info.feature_point}"
+
+
+def _without_earlier_joint_score(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Leave out looks and joint scores of version 2, which had a third term: without looks the cosine takes over."""
+    if tensor_name("residual") not in tensors:
+        return tensors
+    outdated = (*DEPTH_STATISTICS, "residual", "joint", "depth")
+    return {name: value for name, value in tensors.items() if not name.endswith(outdated)}
 
 
 def fingerprint(model: nn.Module) -> str:
