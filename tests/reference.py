@@ -640,7 +640,7 @@ class Plus(Reference):
         self.units = None
         own = self.terms(self.source_model, args[1])
         self.units = [sorted_quantiles(values, (0.5, 0.9)) for values in zip(*own, strict=True)]
-        self.usual = sorted_quantiles([self.joint(row) for row in own], (0.9,))[0]
+        self.usual = sorted_quantiles([self.joint(row) for row in own], (0.75,))[0]
         self.pruned = 0
         self.rested = self.glances = self.rejected = self.recalled = self.empty = self.by_own = self.held = 0
         self.alike = 0.0
@@ -912,9 +912,9 @@ class Plus(Reference):
             names.append("half")
         best = "in use"
         for name in names:
-            if all(self.better(values[name], values[other], 0.02) for other in ("source", best)):
+            if all(self.better(values[name], values[other], 0.05) for other in ("source", best)):
                 best = name
-        if not self.better(values[best], values["source"], 0.02):
+        if not self.better(values[best], values["source"], 0.05):
             best = "source"
         self.moves.append(best)
         if best == "in use" or (best == "source" and not self.moved):

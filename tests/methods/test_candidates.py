@@ -13,9 +13,10 @@ from owttt.types import Forward
 from tests.world import make_world
 
 
-def candidate(quarter, logits):
+def candidate(quarter, logits, depth=None):
     scores = torch.full((len(logits),), quarter, dtype=torch.float64)
-    return Candidate(torch.zeros(2, 1), Forward(logits, logits), scores, scores, scores, logits)
+    looks = None if depth is None else torch.full_like(scores, depth)
+    return Candidate(torch.zeros(2, 1), Forward(logits, logits), scores, scores, scores, logits, looks)
 
 
 def answers(*labels, certainty=4.0):
@@ -45,6 +46,14 @@ def test_answers_that_tell_more_do_not_outweigh_samples_that_are_farther_off():
     known, spread = candidate(0.05, ONE_CLASS), candidate(0.2, DIVERSE)
     assert spread.worth > known.worth
     assert not spread.better(known, by=0.02)
+
+
+def test_looks_on_the_way_speak_where_answers_cannot():
+    far, near = candidate(0.2, DIVERSE, depth=2.0), candidate(0.205, DIVERSE, depth=1.0)
+    assert near.worth - far.worth == pytest.approx(math.log(2.0 / 1.0) + math.log(0.2 / 0.205))
+    assert near.better(far, by=0.1)
+    assert not far.better(near, by=0.0)
+    assert near.of(torch.tensor([True, False, True, True])).depth.tolist() == [1.0, 1.0, 1.0]
 
 
 def test_samples_that_are_all_alike_have_a_worth():

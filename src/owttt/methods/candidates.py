@@ -10,7 +10,8 @@ Statistics are judged by what samples then score and answer:
 q alone misses what statistics are worth on some networks where half of the samples are unknown; I alone prefers
 statistics of the samples themselves where all of these are of one class, since these spread the answers. Statistics are
 therefore better only if, for all their gain, q is not higher by more than `WORSE`. Where statistics do not change what
-the head says (networks without BatchNorm), q decides. Answers that are not finite tell nothing.
+the head says (networks without BatchNorm), I is the same for all, and the lower quartile of depth scores speaks in its
+place: gain = log(d_b / d_a) + log(q_b / q_a). Answers that are not finite tell nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ LEAST_INFORMATION: Final = 1e-3
 @final
 @dataclass(frozen=True)
 class Candidate:
-    """Statistics, what the network gives with them, and how samples then score (by cosines, centered, joint) and answer."""
+    """Statistics, what the network gives with them, and how samples then answer and score (cosine, centered, joint)."""
 
     statistics: Tensor
     out: Forward
@@ -44,6 +45,8 @@ class Candidate:
     centered: Tensor
     joint: Tensor
     logits: Tensor
+    depth: Tensor | None = None
+    """How unlike the source's the samples look on the way, where this and not their answers depends on statistics."""
 
     @property
     def quarter(self) -> float:
@@ -57,8 +60,9 @@ class Candidate:
 
     @property
     def worth(self) -> float:
-        """Return log(I / q)."""
-        return math.log(self.information / self.quarter)
+        """Return log(I / q), or log(I / (q·d))."""
+        looks = 1.0 if self.depth is None else max(float(self.depth.quantile(0.25)), LEAST_QUARTER)
+        return math.log(self.information / (self.quarter * looks))
 
     def better(self, other: Candidate, by: float) -> bool:
         """Whether the gain over others is larger than `by`, and the quartile not much higher."""
@@ -66,8 +70,8 @@ class Candidate:
 
     def of(self, some: Tensor) -> Candidate:
         """Return the same, judged by some of the samples."""
-        names = ("scores", "centered", "joint", "logits")
-        return replace(self, **{name: getattr(self, name)[some] for name in names})
+        values = {name: getattr(self, name) for name in ("scores", "centered", "joint", "logits", "depth")}
+        return replace(self, **{name: value[some] for name, value in values.items() if value is not None})
 
 
 @final

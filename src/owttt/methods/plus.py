@@ -21,22 +21,24 @@ samples of any kind then have high cosines. Centered ones are not taken in by th
                all statistics at hand below twice that (`Split.strange`). Samples that could be in either group are
                taken for known ones: how many there are for each one in the smaller group is taken off `strange`. Where
                no group is strange, those that look like earlier strangers are tried as one (`Split.held`).
-4. evidence    Statistics are judged by how close samples then are to the prototypes and by how much the answers tell
-               (`candidates`), of all samples that are left. Tried are those in use; of all that is left (where few are
-               alike, of the share 2·likeness of it that scores lowest, at least `keep`); and, unless these are better
-               than the source's by `jump`, halfway between the two. The best are taken, the earlier ones and the
-               source's unless others are better by `TIE`. Where a likeness is below `least` nothing is known, and
+4. pruning     Unknown samples that do not look strange are still among those that are left. With the statistics of
+               these, the ones with a joint score (8) up to the source's `USUAL` quantile are kept, at least the lowest
+               `keep`; then the same again with the statistics of what was kept, for `rounds` rounds.
+5. evidence    Statistics are judged by how close samples then are to the prototypes and by how much the answers tell
+               (`candidates`), of all samples that are left. Tried are those in use; the pruned ones; and, unless these
+               are better than the source's by `jump`, halfway between the two. The best are taken, the earlier ones and
+               the source's unless others are better by `TIE`. Where a likeness is below `least` nothing is known, and
                nothing moves, unless back to the source's. If that is so of the anchor and of both groups together,
                with all statistics at hand, all of the samples are strangers; but not before the stream has had a
                likeness of `SEEN·least`: of a network that has learned its training data by heart nothing ever is alike.
-5. memory      Statistics in use move by `momentum` towards those found; where these are better by `jump` the stream has
+6. memory      Statistics in use move by `momentum` towards those found; where these are better by `jump` the stream has
                changed, and they are taken as they are; so they are if those in use are still the source's. How
                strangers look is remembered, too.
-6. rest        While samples look as they did at the last search, in the mean, the search rests: for 1, 3, up to `rest`
+7. rest        While samples look as they did at the last search, in the mean, the search rests: for 1, 3, up to `rest`
                batches after searches that found no change, not at all after one that found nothing known. Most batches
                cost little more than one pass then.
 
-7. score       With the statistics of the known samples, these look to the layers on the way as the source's do. The
+8. score       With the statistics of the known samples, these look to the layers on the way as the source's do. The
                joint score (`functional.scores`) holds a sample's features and these looks against the source's.
 
 A batch of at least `chunk` samples is answered with the statistics found in it; smaller ones with those in use, and
@@ -55,22 +57,22 @@ from torch import Tensor
 
 from owttt._utils.queue import Kept
 from owttt.detector import SCORES
-from owttt.functional import two_groups
+from owttt.functional import depth_score, two_groups
 from owttt.methods.base import Method
 from owttt.methods.candidates import Candidate, Split
 from owttt.methods.gathering import Gathered, zeros_like_source
 from owttt.methods.looks import PARTS, KeptLooks, Looks, described, scale_of
 from owttt.network.inputs import Batch
 from owttt.network.statistics import looks, mixed, normalization
-from owttt.types import Forward, Strangers, Verdict
+from owttt.types import Forward, Verdict
 
 LEAST_GROUP: Final = 16
 """Samples that a group must have for statistics of its own."""
-USUAL: Final = 0.9
+USUAL: Final = 0.75
 """The quantile of the source's joint scores up to which a sample looks known."""
 LEAST_STRANGERS: Final = 8
 """Samples that a group must have to be looked at at all."""
-TIE: Final = 0.02
+TIE: Final = 0.05
 """The gain up to which a difference does not count."""
 GLANCE: Final = 32
 """Samples gathered after which statistics in use go if the source's are better by `jump`."""
@@ -89,7 +91,7 @@ class _Found:
     """
 
     statistics: Tensor
-    strangers: Strangers
+    strangers: Tensor
     parts: Looks | None = None
     out: Forward | None = None
     settled: bool = True
@@ -200,7 +202,7 @@ class Plus(Method):
 
     def _glance(self, x: Batch) -> None:
         """Go back to the source's statistics if they suit samples that are not strange better than those in use."""
-        others = ~self._recalled(x).strangers.which
+        others = ~self._recalled(x).strangers
         if int(others.sum()) < LEAST_STRANGERS:
             return
         source, in_use = (self._tried(x[others], at) for at in (self.normalization.source, self.present))
@@ -225,12 +227,11 @@ class Plus(Method):
         if self.kept.now.strangers:
             return self._remembered(looks(self.network, x))
         nobody = torch.zeros(len(x), dtype=torch.bool, device=self.present.device)
-        return _Found(self.present, Strangers(nobody, False))
+        return _Found(self.present, nobody)
 
     def _remembered(self, raw: Tensor) -> _Found:
         """Return what is in use; strangers are known by their looks."""
-        parts = self.kept.now
-        return _Found(self.present, Strangers(parts.strange(raw), parts.distinct))
+        return _Found(self.present, self.kept.now.strange(raw))
 
     def _found(self, x: Batch) -> _Found:
         """Return the statistics to use from here on, and who is strange.
@@ -257,7 +258,7 @@ class Plus(Method):
         parts = Looks.of(raw, part)
         out = in_use.out if statistics is self.present else source.out if statistics is source.statistics else None
         settled = not jumped and not nothing
-        return _Found(statistics, Strangers(part > 0, parts.distinct), parts, out, settled, split.likeness)
+        return _Found(statistics, part > 0, parts, out, settled, split.likeness)
 
     def _looks_the_same(self, raw: Tensor) -> bool:
         """Whether samples look as they did at the last search, in the mean."""
@@ -364,4 +365,11 @@ class Plus(Method):
     def _candidate(self, statistics: Tensor, out: Forward) -> Candidate:
         """Judge statistics by what samples score with them and answer."""
         cosine, centered, joint = (SCORES[name](out, self.source) for name in ("cosine", "centered", "joint"))
-        return Candidate(statistics, out, cosine, centered, joint, out.logits)
+        return Candidate(statistics, out, cosine, centered, joint, out.logits, self._looks_on_the_way(out))
+
+    def _looks_on_the_way(self, out: Forward) -> Tensor | None:
+        """Return how unlike the source's samples look, if statistics change that and not the answers."""
+        mean, deviation = self.source.depth_mean, self.source.depth_std
+        if self.normalization.changes_answers or out.depth is None or mean is None or deviation is None:
+            return None
+        return depth_score(out.depth, mean, deviation)

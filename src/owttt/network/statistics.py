@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 import torch
 from torch import Tensor, nn
@@ -49,6 +49,9 @@ def mixed(one: Tensor, two: Tensor, share: float) -> Tensor:
 
 class Normalization(ABC):
     """What a network normalizes with."""
+
+    changes_answers: ClassVar[bool] = True
+    """Whether the logits depend on it."""
 
     def __init__(self, network: FeatureExtractor) -> None:
         self.network = network
@@ -127,6 +130,8 @@ class FeatureStatistics(Normalization):
     Variances are kept, and not used. Where looks are not asked for, or not known of the source, features are all there
     is.
     """
+
+    changes_answers = False
 
     def __init__(self, network: FeatureExtractor, source: SourceStats) -> None:
         super().__init__(network)
