@@ -90,7 +90,7 @@ ABLATION = (
     Row("owttt+", "owttt+"),
     Row("cosine score", "owttt+", score="cosine"),
     Row("nobody is strange", "owttt+", options={"strange": 0.0}),
-    Row("all samples give statistics", "owttt+", options={"keep": 1.0}),
+    Row("nothing is pruned", "owttt+", options={"rounds": 0}),
     Row("nothing need be known", "owttt+", options={"least": 0.0}),
     Row("no memory", "owttt+", options={"momentum": 1.0}),
     Row("no jumps", "owttt+", options={"jump": 100.0}),

@@ -640,7 +640,7 @@ class Plus(Reference):
         self.units = None
         own = self.terms(self.source_model, args[1])
         self.units = [sorted_quantiles(values, (0.5, 0.9)) for values in zip(*own, strict=True)]
-        self.usual = sorted_quantiles([self.joint(row) for row in own], (0.75,))[0]
+        self.usual, *self.high = sorted_quantiles([self.joint(row) for row in own], (0.75, 0.95, 0.98))
         self.pruned = 0
         self.rested = self.glances = self.rejected = self.recalled = self.empty = self.by_own = self.held = 0
         self.alike = 0.0
@@ -895,9 +895,12 @@ class Plus(Reference):
         return doubt / min(len(anchor), len(rest))
 
     def judged(self, x):
-        every = self.measured(x)
+        every, pruned = self.measured(x), False
         for _ in range(self.rounds):
             joint = [s for _, _, s, _ in self.tried(every, x)]
+            if not pruned and not self.too_high(joint):
+                break
+            pruned = True
             limit = max(self.usual, sorted_quantiles(joint, (self.keep,))[0])
             known = [i for i, s in enumerate(joint) if s <= limit]
             if len(known) == len(joint):
@@ -926,6 +929,11 @@ class Plus(Reference):
             self.moved = best != "source"
             return models[best], jumped
         return self.mix(self.present, models[best], self.momentum), False
+
+    def too_high(self, joint):
+        """Whether by a fifth more samples than of the source's score beyond its 95th and 98th percentiles."""
+        beyond = [sum(s > high for s in joint) / len(joint) for high in self.high]
+        return (beyond[0] - 0.05 + beyond[1] - 0.02) / 2 > 0.2
 
     def better(self, ours, theirs, by):
         """Whether the answers tell more, or samples are closer to the prototypes, and not much farther from them."""

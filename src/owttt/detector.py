@@ -25,7 +25,7 @@ from owttt.functional import (
     otsu_threshold,
 )
 from owttt.source import SourceStats, joint_of
-from owttt.types import Forward, Verdict
+from owttt.types import Forward, Strangers, Verdict
 
 Score = Callable[[Forward, SourceStats], Tensor]
 """Scores `(B,)` of a batch, high = unknown, any finite range."""
@@ -92,6 +92,9 @@ class NamedScore:
 
 DEFAULT_SCORE: Final = "cosine"
 DEFAULT_THRESHOLD: Final = "evidence"
+FEW_STRANGERS: Final = 0.05
+LEFT_UNKNOWN: Final = 0.05
+"""Where so many samples are distinct strangers, these are what is unknown, and of the others one in twenty at most."""
 _OLD_SPELLINGS: Final = {"centred": "centered"}
 SCORES: Final[dict[str, NamedScore]] = {
     score.name: score
@@ -191,13 +194,16 @@ class Evidence:
         held_out = f", held_out={self.held_out}" if self.held_out else ""
         return f"Evidence(budget={self.budget}, quantiles={told}{held_out})"
 
-    def __call__(self, scores: Tensor) -> Tensor:
-        """Return the threshold of a window of scores."""
+    def __call__(self, scores: Tensor, explained: float = 0.0) -> Tensor:
+        """Return the threshold of a window of scores; distinct strangers, a share of the stream, are no part of it."""
         if not self.quantiles:
             raise ValueError("A threshold by evidence needs the quantiles of source scores; `wrap` gives it these.")
         source, right = (torch.tensor(one, dtype=torch.float64) for one in (self.quantiles, self.right))
         of_right = right if self.right else None
-        return evidence_threshold(scores, source, self.budget, of_right, self.held_out)
+        found = evidence_threshold(scores, source, self.budget, of_right, self.held_out)
+        if explained < FEW_STRANGERS:
+            return found
+        return torch.maximum(found, scores.quantile(1 - LEFT_UNKNOWN))
 
 
 OFF: Final = Fixed(math.inf)
@@ -299,6 +305,7 @@ class Detector(nn.Module):
         self.score = score
         self.threshold = threshold
         self.window = Queue(window, (), like)
+        self.explained = Queue(window, (), like)
 
     @torch.no_grad()
     def scores(self, out: Forward, source: SourceStats) -> Tensor:
@@ -318,15 +325,16 @@ class Detector(nn.Module):
         return scores.to(self.window.items.dtype)
 
     @torch.no_grad()
-    def judge(self, scores: Tensor, *, strangers: Tensor | None = None, seen: bool = False) -> Verdict:
+    def judge(self, scores: Tensor, *, strangers: Strangers | None = None, seen: bool = False) -> Verdict:
         """Hold a batch's scores against the threshold of the window they are part of; nothing is remembered.
 
         Strangers are unknown whatever they score: they are no part of the window, and their scores are raised to the
         threshold and to the highest around. If the samples were `seen`, the window has scores of them already.
         """
-        odd = self._strange(scores, strangers)
+        odd, explained = self._strange(scores, strangers)
         window = self.window.values if seen else self.window.joined(scores[~odd])
-        threshold = torch.as_tensor(self.threshold(window) if len(window) else math.inf).to(scores)
+        recent = self.explained.values if seen else self.explained.joined(explained)
+        threshold = torch.as_tensor(self._threshold(window, float(recent.mean()))).to(scores)
         if threshold.dim() != 0 or threshold.isnan():
             raise ValueError(f"A threshold must be one number, got {threshold.tolist()}.")
         known = (scores < threshold) & ~odd
@@ -335,11 +343,23 @@ class Detector(nn.Module):
             scores = scores.where(~odd, highest)
         return Verdict(scores, threshold, known, odd)
 
-    def observe(self, scores: Tensor, strangers: Tensor | None = None) -> None:
-        """Remember a batch's scores, but for those of strangers."""
-        self.window.push(scores[~self._strange(scores, strangers)])
+    def _threshold(self, window: Tensor, explained: float) -> Tensor | float:
+        """Return the threshold of a window of scores, a share of the samples being distinct strangers."""
+        if not len(window):
+            return math.inf
+        if isinstance(self.threshold, Evidence):
+            return self.threshold(window, explained)
+        return self.threshold(window)
 
-    def _strange(self, scores: Tensor, strangers: Tensor | None) -> Tensor:
-        """Return which samples are strangers; none if the detector is off."""
-        off = strangers is None or self.threshold == OFF
-        return torch.zeros_like(scores, dtype=torch.bool) if off or strangers is None else strangers
+    def observe(self, scores: Tensor, strangers: Strangers | None = None) -> None:
+        """Remember a batch's scores, but for those of strangers."""
+        odd, explained = self._strange(scores, strangers)
+        self.window.push(scores[~odd])
+        self.explained.push(explained)
+
+    def _strange(self, scores: Tensor, strangers: Strangers | None) -> tuple[Tensor, Tensor]:
+        """Return which samples are strangers, and which of these are distinct; none if the detector is off."""
+        none = torch.zeros_like(scores, dtype=torch.bool)
+        if strangers is None or self.threshold == OFF:
+            return none, none
+        return strangers.which, strangers.which if strangers.distinct else none

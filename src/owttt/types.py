@@ -21,6 +21,16 @@ ADAPT_THEN_PREDICT: Final[Order] = "adapt-then-predict"
 
 
 @dataclass(frozen=True, eq=False)
+class Strangers:
+    """Samples that are unknown whatever they score; a threshold is not made of them."""
+
+    which: Tensor
+    """`(B,)` bool."""
+    distinct: bool
+    """Whether they stand out so clearly that few of the others will be unknown, too."""
+
+
+@dataclass(frozen=True, eq=False)
 class Forward:
     """What the network says of a batch: features `(B, D)` of the penultimate layer, logits `(B, K)` of its head."""
 
@@ -28,8 +38,8 @@ class Forward:
     logits: Tensor
     note: Any = None
     """What a method wants to remember of this pass when it adapts."""
-    strangers: Tensor | None = None
-    """`(B,)` bool, samples that a method takes for unknown whatever they score; a threshold is not made of them."""
+    strangers: Strangers | None = None
+    """Samples that a method takes for unknown whatever they score."""
     depth: Tensor | None = None
     """`(B, C)`, how each sample looks to the layers on the way (`network.depth`), where a score asks for that."""
     _cosines: list[tuple[Tensor, Tensor]] = field(default_factory=list, init=False, repr=False)

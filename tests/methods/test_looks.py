@@ -1,4 +1,4 @@
-"""The parts of a stream: who is strange, how much in doubt, and what is remembered."""
+"""The parts of a stream: who is strange, whether parts are distinct, and what is remembered."""
 
 import pytest
 import torch
@@ -23,15 +23,16 @@ def test_strangers_are_recognized_and_new_looks_are_nobodys():
     seen, part = raw(0.0, 4.0)
     parts = Looks.of(seen, part)
     assert parts.strangers == 1
+    assert parts.distinct
     later, kinds = raw(0.0, 4.0, seed=1)
     assert ((kinds == 1) == parts.strange(later)).double().mean() > 0.97
     elsewhere, _ = raw(-30.0, 30.0, seed=2)
     assert not parts.strange(elsewhere).any(), f"farther than {INSIDE} from any part"
 
 
-def test_parts_that_overlap_are_in_doubt():
-    assert float(Looks.of(*raw(0.0, 4.0)).doubt) < 0.05
-    assert float(Looks.of(*raw(0.0, 0.3)).doubt) > 0.05
+def test_parts_that_overlap_are_not_distinct():
+    seen, part = raw(0.0, 0.3)
+    assert not Looks.of(seen, part).distinct
 
 
 def test_up_to_three_kinds():

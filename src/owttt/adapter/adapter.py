@@ -311,7 +311,7 @@ class Adapter(nn.Module):
     @torch.inference_mode(False)
     def restore(self, path: str | Path) -> Self:
         """Resume from a file that `save` wrote, of an adapter wrapped with the same model, source and options."""
-        tensors = saving.read(path, self.config)
+        tensors = saving.read(path, self.config, self._states.initial)
         with self._turn():
             self._states.resume(tensors, str(path))
             self._states.begin_with(PROMOTED)

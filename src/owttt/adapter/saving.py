@@ -16,9 +16,11 @@ from owttt.detector import Evidence, NamedScore
 from owttt.source import SourceStats
 
 KIND: Final = "adapter state"
+EXPLAINED: Final = "detector.explained."
+"""In the names of tensors that states from before there were strangers do not have."""
 RENAMED: Final = {"method.present": "method.in_use.value"}
-GONE: Final = ("promoted.variances", "detector.explained.")
-"""What tensors were called in earlier states, and how the names begin of those that nobody needs any more."""
+GONE: Final = ("promoted.variances",)
+"""What tensors were called in earlier states, and those that nobody needs any more."""
 
 
 def writer(path: str | Path, tensors: dict[str, Tensor], config: Mapping[str, Any]) -> Callable[[], object]:
@@ -33,8 +35,8 @@ def writer(path: str | Path, tensors: dict[str, Tensor], config: Mapping[str, An
     return lambda: tensor_files.write(path, tensors, {"kind": KIND, **config})
 
 
-def read(path: str | Path, config: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return the tensors of a state, by the names that they have now.
+def read(path: str | Path, config: Mapping[str, Any], initial: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of a state; what an earlier version did not write is as in the beginning.
 
     Raises:
         ValueError: The adapter that wrote it was made differently.
@@ -46,7 +48,8 @@ def read(path: str | Path, config: Mapping[str, Any]) -> dict[str, Tensor]:
     if different:
         pairs = "; ".join(f"{name}: file {theirs.get(name)!r}, here {mine.get(name)!r}" for name in different)
         raise ValueError(f"{path}: the state of an adapter made differently. {pairs}.")
-    return {RENAMED.get(name, name): value for name, value in tensors.items() if not name.startswith(GONE)}
+    named = {RENAMED.get(name, name): value for name, value in tensors.items() if name not in GONE}
+    return {name: value for name, value in initial.items() if EXPLAINED in name} | named
 
 
 def name_of(plug: Callable[..., Tensor], source: SourceStats) -> Any:

@@ -45,7 +45,7 @@ from owttt.functional.scores import (
     nearest_score,
     pool_score,
 )
-from owttt.functional.thresholds import evidence_threshold, otsu_threshold, threshold_candidates
+from owttt.functional.thresholds import evidence_threshold, excess, otsu_threshold, threshold_candidates
 
 __all__ = [
     "Gaussian",
@@ -63,6 +63,7 @@ __all__ = [
     "energy_score",
     "entropy",
     "evidence_threshold",
+    "excess",
     "expansion_threshold",
     "expected_calibration_error",
     "floating",

@@ -159,6 +159,11 @@ def evidence_threshold(
     return torch.nextafter(last, last.new_tensor(math.inf))
 
 
+def excess(scores: Tensor, quantiles: Tensor) -> float:
+    """Return e: how many more of scores `(N,)` lie beyond the source's high quantiles than of the source's own."""
+    return _excess(np.sort(scores.detach().cpu().double().numpy()), _quantiles(quantiles))
+
+
 def _quantiles(values: Tensor) -> Callable[[float], float]:
     """Return the function of a share that quantiles at equal steps from 0 to 1 are values of."""
     known = values.detach().cpu().double().numpy()

@@ -22,6 +22,9 @@ INSIDE: Final = 16.0
 """The squared distance from a part's mean, in its deviations, up to which a look is inside of it."""
 FLAT: Final = 1e-3
 """What is added to deviations before their logarithm is taken: channels may be constant."""
+DOUBT: Final = 0.05
+"""Parts are distinct if the probabilities of being in another part than the likeliest add up to less than this share of
+the strangers (of the others, if these are fewer)."""
 NOBODY: Final = -1e9
 """The log-share of a part that is not there: finite, as all of a state has to be."""
 
@@ -57,6 +60,11 @@ class Looks(NamedTuple):
         fewer = torch.minimum(belongs[0].sum(), belongs[1:].sum()).clamp_min(1)
         doubt = (1 - sure).sum() / fewer
         return cls(scale, plane.center, axes, log_share, found.mean, found.covariance, doubt)
+
+    @property
+    def distinct(self) -> bool:
+        """Whether hardly any sample could be in one part as well as in another."""
+        return float(self.doubt) < DOUBT
 
     def strange(self, raw: Tensor) -> Tensor:
         """Return which samples are of an unknown part, `(B,)` bool."""

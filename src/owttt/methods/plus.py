@@ -21,9 +21,10 @@ samples of any kind then have high cosines. Centered ones are not taken in by th
                all statistics at hand below twice that (`Split.strange`). Samples that could be in either group are
                taken for known ones: how many there are for each one in the smaller group is taken off `strange`. Where
                no group is strange, those that look like earlier strangers are tried as one (`Split.held`).
-4. pruning     Unknown samples that do not look strange are still among those that are left. With the statistics of
-               these, the ones with a joint score (8) up to the source's `USUAL` quantile are kept, at least the lowest
-               `keep`; then the same again with the statistics of what was kept, for `rounds` rounds.
+4. pruning     Unknown samples that do not look strange are still among those that are left. If these are many (with
+               the statistics of all, by `MANY` more than of the source's have a high joint score (8), see `excess`),
+               the ones that score up to the source's `USUAL` quantile are kept, at least the lowest `keep`; then the
+               same again with the statistics of what was kept, for `rounds` rounds.
 5. evidence    Statistics are judged by how close samples then are to the prototypes and by how much the answers tell
                (`candidates`), of all samples that are left. Tried are those in use; the pruned ones; and, unless these
                are better than the source's by `jump`, halfway between the two. The best are taken, the earlier ones and
@@ -56,18 +57,20 @@ import torch
 from torch import Tensor
 
 from owttt._utils.queue import Kept
-from owttt.detector import SCORES
-from owttt.functional import depth_score, two_groups
+from owttt.detector import SCORES, source_scores
+from owttt.functional import depth_score, excess, two_groups
 from owttt.methods.base import Method
 from owttt.methods.candidates import Candidate, Split
 from owttt.methods.gathering import Gathered, zeros_like_source
 from owttt.methods.looks import PARTS, KeptLooks, Looks, described, scale_of
 from owttt.network.inputs import Batch
 from owttt.network.statistics import looks, mixed, normalization
-from owttt.types import Forward, Verdict
+from owttt.types import Forward, Strangers, Verdict
 
 LEAST_GROUP: Final = 16
 """Samples that a group must have for statistics of its own."""
+MANY: Final = 0.2
+"""The excess of high joint scores from which on samples are pruned: corruption alone can make a few of them high."""
 USUAL: Final = 0.75
 """The quantile of the source's joint scores up to which a sample looks known."""
 LEAST_STRANGERS: Final = 8
@@ -91,7 +94,7 @@ class _Found:
     """
 
     statistics: Tensor
-    strangers: Tensor
+    strangers: Strangers
     parts: Looks | None = None
     out: Forward | None = None
     settled: bool = True
@@ -163,15 +166,16 @@ class Plus(Method):
         self.kept = KeptLooks(torch.zeros_like(looks(self.network, zeros_like_source(self.source))))
         self.register_buffer("pause", torch.zeros((), dtype=torch.long, device=self.present.device))
         self.register_buffer("waiting", torch.zeros_like(self.pause))
-        self.middle = self._of_source("centered", 0.5)
-        self.usual = self._of_source("joint", USUAL)
+        self.middle = float(self._of_source("centered").quantile(0.5))
+        self.of_source = self._of_source("joint")
+        self.usual = float(self.of_source.quantile(USUAL))
         self.gathered = Gathered(self.source, self.chunk)
 
-    def _of_source(self, score: str, share: float) -> float:
-        """Return a quantile of what the source's samples score."""
-        quantiles = self.source.score_quantiles(score)
+    def _of_source(self, score: str) -> Tensor:
+        """Return what the source's samples score, as quantiles at equal steps."""
+        quantiles = source_scores(SCORES[score], self.source)
         assert quantiles is not None
-        return float(quantiles.quantile(share))
+        return quantiles
 
     @property
     def present(self) -> Tensor:
@@ -202,7 +206,7 @@ class Plus(Method):
 
     def _glance(self, x: Batch) -> None:
         """Go back to the source's statistics if they suit samples that are not strange better than those in use."""
-        others = ~self._recalled(x).strangers
+        others = ~self._recalled(x).strangers.which
         if int(others.sum()) < LEAST_STRANGERS:
             return
         source, in_use = (self._tried(x[others], at) for at in (self.normalization.source, self.present))
@@ -227,11 +231,12 @@ class Plus(Method):
         if self.kept.now.strangers:
             return self._remembered(looks(self.network, x))
         nobody = torch.zeros(len(x), dtype=torch.bool, device=self.present.device)
-        return _Found(self.present, nobody)
+        return _Found(self.present, Strangers(nobody, False))
 
     def _remembered(self, raw: Tensor) -> _Found:
         """Return what is in use; strangers are known by their looks."""
-        return _Found(self.present, self.kept.now.strange(raw))
+        parts = self.kept.now
+        return _Found(self.present, Strangers(parts.strange(raw), parts.distinct))
 
     def _found(self, x: Batch) -> _Found:
         """Return the statistics to use from here on, and who is strange.
@@ -258,7 +263,7 @@ class Plus(Method):
         parts = Looks.of(raw, part)
         out = in_use.out if statistics is self.present else source.out if statistics is source.statistics else None
         settled = not jumped and not nothing
-        return _Found(statistics, part > 0, parts, out, settled, split.likeness)
+        return _Found(statistics, Strangers(part > 0, parts.distinct), parts, out, settled, split.likeness)
 
     def _looks_the_same(self, raw: Tensor) -> bool:
         """Whether samples look as they did at the last search, in the mean."""
@@ -341,8 +346,10 @@ class Plus(Method):
             yield self._tried(x, mixed(source.statistics, pruned.statistics, 0.5))
 
     def _pruned(self, x: Batch) -> Candidate:
-        """Return the statistics of those samples that look known with them."""
+        """Return the statistics of samples; if many of these score too high to be known, of those that do not."""
         tried = self._measured(x)
+        if excess(tried.joint, self.of_source) <= MANY:
+            return tried
         for _ in range(self.rounds):
             known = tried.joint <= max(self.usual, float(tried.joint.quantile(self.keep)))
             if bool(known.all()):
