@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from owttt.functional import evidence_threshold, otsu_threshold
+from owttt.functional import evidence_threshold, excess, otsu_threshold
 from tests import reference
 
 SETTINGS = settings(max_examples=400, deadline=None, derandomize=True)
@@ -144,6 +144,13 @@ def literal_evidence(scores, quantiles, budget, right=None, held_out=0):
 
 
 SOURCE_SCORES = torch.distributions.Beta(2.0, 20.0)
+
+
+def test_excess_is_how_many_more_score_high_than_of_the_source():
+    quantiles = torch.linspace(0, 1, 201, dtype=torch.float64)
+    assert excess(torch.linspace(0, 1, 2001, dtype=torch.float64), quantiles) == pytest.approx(0, abs=1e-3)
+    scores = torch.cat((torch.full((60,), 0.5), torch.full((30,), 0.96), torch.full((10,), 2.0))).double()
+    assert excess(scores, quantiles) == pytest.approx(((0.4 - 0.05) + (0.1 - 0.02)) / 2)
 
 
 @pytest.mark.parametrize("number", [1, 2, 5, 60, 512])
