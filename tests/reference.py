@@ -705,17 +705,24 @@ class Plus(Reference):
         return [[float(c.mean()) for c in image] + row.tolist() for image, row in zip(first, last, strict=True)]
 
     def terms(self, model, x):
-        """Of every sample, its cosine score and how unlike the source's it looks on the way."""
+        """Of every sample, its cosine score, what no difference between classes explains, and how unlike it looks."""
         if self.units is None:
             columns = [torch.tensor(c) for c in zip(*self.on_the_way(model, x), strict=True)]
             self.usual_looks = [(float(c.mean()), float(c.std())) for c in columns]
         with torch.no_grad():
-            cosines = self.score(*self.forward(model, x))
+            features, logits = self.forward(model, x)
         rows = []
-        for cosine, looks in zip(cosines, self.on_the_way(model, x), strict=True):
+        together = zip(features, self.score(features, logits), self.on_the_way(model, x), strict=True)
+        for f, cosine, looks in together:
             away = [((v - mean) / std) ** 2 for v, (mean, std) in zip(looks, self.usual_looks, strict=True)]
-            rows.append((cosine, sum(away) / len(away)))
+            rows.append((cosine, self.residual(f), sum(away) / len(away)))
         return rows
+
+    def residual(self, f):
+        differences = torch.stack([m - self.mean for m in self.class_means]).T
+        best = torch.linalg.lstsq(differences, (f - self.mean)[:, None], driver="gelsd").solution
+        left = (f - self.mean) - (differences @ best)[:, 0]
+        return float(left.square().sum() / (f - self.mean).square().sum())
 
     def joint(self, row):
         return sum(min(2, (v - low) / max(high - low, 0.04)) for v, (low, high) in zip(row, self.units, strict=True))

@@ -23,6 +23,7 @@ from owttt.functional import (
     max_softmax_score,
     nearest_score,
     otsu_threshold,
+    residual_score,
 )
 from owttt.source import SourceStats, joint_of
 from owttt.types import Forward, Strangers, Verdict
@@ -58,8 +59,10 @@ def _joint(out: Forward, source: SourceStats) -> Tensor:
             f"channels as in the source statistics, got {channels}. Other BatchNorm layers were called than then, or a "
             "method of your own left `depth` out of its Forward. Take another score, e.g. score='cosine'."
         )
-    depth = depth_score(out.depth, source.depth_mean, source.depth_std)
-    return joint_of({"cosine": cosine, "depth": depth}, source.joint_units)
+    terms = {"cosine": cosine, "depth": depth_score(out.depth, source.depth_mean, source.depth_std)}
+    if "residual" in source.joint_units:
+        terms["residual"] = residual_score(out.features, source.class_basis.to(source.mean), source.mean)
+    return joint_of(terms, source.joint_units)
 
 
 @dataclass(frozen=True)

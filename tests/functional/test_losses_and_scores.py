@@ -35,6 +35,13 @@ def test_scores():
         torch.testing.assert_close(float(functional.cosine_score(FEATURES, prototypes)[i]), 1 - max(cosines))
         centered = [float((z - mean) @ (m - mean) / ((z - mean).norm() * (m - mean).norm())) for m in MEANS]
         torch.testing.assert_close(float(functional.centered_score(FEATURES, MEANS, mean)[i]), 1 - max(centered))
+    basis = functional.class_basis(MEANS, mean)
+    assert basis.shape == (6, 4), "five means differ from their mean in four directions"
+    for i, z in enumerate(FEATURES):
+        best = torch.linalg.lstsq((MEANS - mean).T, (z - mean)[:, None], driver="gelsd").solution
+        left = (z - mean) - ((MEANS - mean).T @ best)[:, 0]
+        expected = float(left.square().sum() / (z - mean).square().sum())
+        torch.testing.assert_close(float(functional.residual_score(FEATURES, basis, mean)[i]), expected)
     for i, row in enumerate(LOGITS):
         total = sum(math.exp(float(v)) for v in row)
         torch.testing.assert_close(float(functional.energy_score(LOGITS)[i]), -math.log(total))

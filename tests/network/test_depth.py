@@ -119,12 +119,15 @@ def joint_by_hand(model, source, x, z):
     """The joint score of samples with features z, from what the source's own samples are like."""
     means = [WORLD.model.embed(WORLD.x)[WORLD.y == k].mean(dim=0) for k in range(CLASSES)]
     own = WORLD.model.embed(WORLD.x)
+    middle = own.mean(dim=0)
+    directions = torch.linalg.svd(torch.stack(means) - middle, full_matrices=False).Vh[: CLASSES - 1]
     looks = literal(WORLD.model, WORLD.x)
 
     def terms(features, looks_of):
         cosine = [min(1 - float(torch.cosine_similarity(f, m, dim=0)) for m in means) for f in features]
+        left = [1 - float(((f - middle) @ directions.T).square().sum() / (f - middle).square().sum()) for f in features]
         depth = [float((((row - looks.mean(dim=0)) / looks.std(dim=0)) ** 2).mean()) for row in looks_of]
-        return [torch.tensor(values, dtype=torch.float64) for values in (cosine, depth)]
+        return [torch.tensor(values, dtype=torch.float64) for values in (cosine, left, depth)]
 
     total = torch.zeros(len(z), dtype=torch.float64)
     for ours, theirs in zip(terms(z, literal(model, x)), terms(own, looks), strict=True):
@@ -180,7 +183,7 @@ HELD_OUT = SourceStats.fit(
 @pytest.mark.parametrize("kept", ["scores by features", "nothing"])
 def test_statistics_from_before_looks_were_kept_give_the_cosine(source, kept):
     """Thresholds included: those of the cosine, of the same samples."""
-    older = without(source, "depth", *(("joint",) if kept == "scores by features" else ("quantiles",)))
+    older = without(source, "depth", *(("joint", "residual") if kept == "scores by features" else ("quantiles",)))
     joint, cosine = (wrap(WORLD.model, source=older, score=score) for score in ("joint", "cosine"))
     assert not joint.method.network.watches
     assert joint.config["threshold"] == cosine.config["threshold"]
@@ -192,15 +195,13 @@ def test_statistics_from_before_looks_were_kept_give_the_cosine(source, kept):
     assert older.fingerprint == source.fingerprint
 
 
-def test_statistics_whose_joint_score_had_another_term_give_the_cosine(tmp_path):
-    """Those of version 2; their quantiles of the joint score are of three terms."""
-    tensors = WORLD.source._tensors()
-    earlier = {"quantiles_residual": tensors["quantiles_cosine"].clone()}
-    SourceStats(WORLD.source.info, tensors | earlier).save(tmp_path / "stats")
-    read = SourceStats.load(tmp_path / "stats")
-    assert read.depth_mean is None
-    assert torch.equal(read.score_quantiles("joint"), WORLD.source.score_quantiles("cosine"))
-    assert read.fingerprint == WORLD.source.fingerprint
+def test_without_batch_norm_the_joint_score_has_no_residual():
+    with_it, without_it = make_world(), make_world(norm=False)
+    assert set(with_it.source.joint_units) == {"cosine", "residual", "depth"}
+    assert set(without_it.source.joint_units) == {"cosine", "depth"}
+    scores = wrap(without_it.model, source=without_it.source).predict(without_it.stream[0][0]).scores
+    assert scores.isfinite().all()
+    assert float(scores.max()) <= 2 * 2
 
 
 def test_held_out_samples_have_joint_scores_of_their_own():

@@ -64,7 +64,7 @@ def wrap(
             `options`); "owttt+" by default, which is made to be left running, "owttt" is the paper's.
         source: What is known of the source data: `SourceStats.fit` or `.load`.
         order: "predict-then-adapt", causal, the paper's Algorithm 1; "adapt-then-predict", the authors' program.
-        score: "cosine" (the paper's), "centered", "energy", "max-softmax", "joint" (cosine and depth
+        score: "cosine" (the paper's), "centered", "energy", "max-softmax", "joint" (cosine, residual and depth
             together: needs the statistics of known samples, which "owttt+" finds), `package.module:function`, or a
             callable; high = unknown. By default the method's: "joint" for "owttt+", else "cosine"; "cosine" with a
             `preset`.

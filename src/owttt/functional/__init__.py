@@ -36,6 +36,7 @@ from owttt.functional.precision import autocasting, floating, fresh_autocast, fu
 from owttt.functional.prototypes import expansion_threshold, follow, isolated_samples, kept
 from owttt.functional.scores import (
     centered_score,
+    class_basis,
     cosine_score,
     cosine_similarity,
     depth_score,
@@ -44,6 +45,7 @@ from owttt.functional.scores import (
     max_softmax_score,
     nearest_score,
     pool_score,
+    residual_score,
 )
 from owttt.functional.thresholds import evidence_threshold, excess, otsu_threshold, threshold_candidates
 
@@ -54,6 +56,7 @@ __all__ = [
     "auroc",
     "autocasting",
     "centered_score",
+    "class_basis",
     "cosine_score",
     "cosine_similarity",
     "covariance",
@@ -86,6 +89,7 @@ __all__ = [
     "oscr",
     "otsu_threshold",
     "pool_score",
+    "residual_score",
     "ridge",
     "running_gaussian",
     "supervised_contrastive",

@@ -7,17 +7,22 @@ max-softmax  s(x)   = 1 - max_k softmax(l)_k                    Hendrycks & Gimp
 pool         OS'(z) = (1 - s_s)·s_s/(s_s + s_u) + s_u·s_u/(s_s + s_u)    Li et al., appendix, for point clouds:
              s_s = max_k cos(z, p_k), s_u the mean of the 10 largest cosines to a pool of strong prototypes
 
+residual     r(z)   = 1 - ‖Vᵀ(z - μ_s)‖² / ‖z - μ_s‖²           what of z no difference between classes explains; V is a
+                                                                basis of all m_k - μ_s (after ViM, Wang et al., CVPR
+                                                                2022)
 depth        d(x)   = mean over c of ((h_c(x) - μ_c) / σ_c)²    how unlike the source's samples x looks to the layers on
                                                                 the way (after Dong et al., CVPR 2022)
-joint        Σ_s min(2, (s - Q_s(½)) / (Q_s(.9) - Q_s(½)))      of cosine and depth; Q_s are the quantiles of
+joint        Σ_s min(2, (s - Q_s(½)) / (Q_s(.9) - Q_s(½)))      of cosine, residual and depth; without BatchNorm, of
+                                                                cosine and depth. Q_s are the quantiles of
                                                                 what the source's samples score, their difference
                                                                 .04 at least
 
 with features z, unit source prototypes p_k, raw class means m_k, logits l, and h_c the mean of channel c in a layer
 (`network.depth`), of which the source's samples have mean μ_c and deviation σ_c (a hundredth of the median of all
-deviations at least). The two terms of the joint score see what the other is blind to: the cosine which class a sample
-is near, the depth what is lost before the features. Neither counts for more than 2, so that a group that is far off by
-one of them does not hide the groups that are less far: what splits the scores in two then splits off all of these.
+deviations at least). The three terms of the joint score see
+what the others are blind to: the cosine which class a sample is near, the residual directions that no class uses, the
+depth what is lost before the features. None counts for more than 2, so that a group that is far off by one of them does
+not hide the groups that are less far: what splits the scores in two then splits off all of these.
 """
 
 from __future__ import annotations
@@ -33,13 +38,15 @@ from owttt.functional.precision import full_precision, wide
 
 LEAST_UNIT: Final = 0.04
 """What the spread of a term counts as at least. A network that knows its training samples by heart scores all of them
-near 0, which says nothing of new ones."""
+near 0, which says nothing of new ones; where classes differ in every direction, a residual is all rounding."""
 MOST: Final = 2.0
 """What a term counts for at most, in units of the source's spread."""
 LEAST_DEVIATION: Final = 1e-6
 LEAST_SHARE: Final = 0.01
 """What a channel's deviation counts as at least, also as a share of the median of all: of a channel that never changes,
 rounding would be all there is to see."""
+ALONG: Final = 1e-4
+"""The share of the largest singular value from which on a direction counts as one that classes differ in."""
 
 
 def cosine_similarity(features: Tensor, prototypes: Tensor) -> Tensor:
@@ -65,6 +72,22 @@ def centered_score(features: Tensor, class_means: Tensor, mean: Tensor) -> Tenso
     is left are the directions that tell classes apart.
     """
     return cosine_score(wide(features) - mean, F.normalize(class_means - mean, dim=1))
+
+
+def class_basis(class_means: Tensor, mean: Tensor) -> Tensor:
+    """Return an orthonormal basis `(D, R)` of the directions in which class means `(K, D)` differ."""
+    with full_precision(mean.device):
+        found = torch.linalg.svd(wide(class_means - mean), full_matrices=False)
+    basis: Tensor = found.Vh[ALONG * found.S.amax() < found.S].T
+    return basis
+
+
+def residual_score(features: Tensor, basis: Tensor, mean: Tensor) -> Tensor:
+    """Return the share of the squared length of features, seen from the source mean, that is outside of a basis."""
+    with full_precision(features.device):
+        centered = F.normalize(wide(features) - mean, dim=1)
+        inside: Tensor = (centered @ basis).square().sum(dim=1)
+    return (1 - inside).clamp_min(0)
 
 
 def depth_score(means: Tensor, source_mean: Tensor, source_deviation: Tensor) -> Tensor:

@@ -57,7 +57,7 @@ import torch
 from torch import Tensor
 
 from owttt._utils.queue import Kept
-from owttt.detector import SCORES, source_scores
+from owttt.detector import SCORES
 from owttt.functional import depth_score, excess, two_groups
 from owttt.methods.base import Method
 from owttt.methods.candidates import Candidate, Split
@@ -172,8 +172,8 @@ class Plus(Method):
         self.gathered = Gathered(self.source, self.chunk)
 
     def _of_source(self, score: str) -> Tensor:
-        """Return what the source's samples score, as quantiles at equal steps."""
-        quantiles = source_scores(SCORES[score], self.source)
+        """Return what the source's samples score, those that the network was trained on."""
+        quantiles = self.source.score_quantiles(score)
         assert quantiles is not None
         return quantiles
 

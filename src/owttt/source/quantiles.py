@@ -15,12 +15,14 @@ from torch import Tensor
 
 from owttt.functional import (
     centered_score,
+    class_basis,
     cosine_score,
     cosine_similarity,
     depth_score,
     energy_score,
     joint_score,
     max_softmax_score,
+    residual_score,
     wide,
 )
 
@@ -39,8 +41,9 @@ PREFIX: Final = "quantiles_"
 """What the names of these tensors begin with, among the statistics."""
 DEPTH_STATISTICS: Final[tuple[str, str]] = ("depth_mean", "depth_std")
 """Mean and deviation of how samples look to the layers on the way."""
-JOINT_TERMS: Final = ("cosine", "depth")
-FEATURE_SCORES: Final = ("cosine", "centered")
+JOINT_TERMS: Final = ("cosine", "residual", "depth")
+"""Terms of the joint score. Networks without BatchNorm have no residual: on our transformer it did harm."""
+FEATURE_SCORES: Final = ("cosine", "centered", "residual")
 """Scores that features alone decide."""
 
 
@@ -55,12 +58,19 @@ class Reference(NamedTuple):
 
     class_means: Tensor
     mean: Tensor
+    basis: Tensor
+
+    @classmethod
+    def of(cls, class_means: Tensor, mean: Tensor) -> Reference:
+        """Return the reference that class means and the mean of all make."""
+        return cls(class_means, mean, class_basis(class_means, mean))
 
     def scores(self, features: Tensor) -> dict[str, Tensor]:
         """Return all scores that features decide, but for the joint one."""
         return {
             "cosine": cosine_score(features, F.normalize(self.class_means, dim=1)),
             "centered": centered_score(features, self.class_means, self.mean),
+            "residual": residual_score(features, self.basis, self.mean),
         }
 
 
@@ -82,7 +92,8 @@ class Samples(NamedTuple):
 class ScoreSample:
     """Some of the source's samples, evenly over all batches; what they score is known once the class means are."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, residual: bool = True) -> None:
+        self._residual = residual
         self._kept: list[Samples] = []
         self._stride = 1
         self._seen = 0
@@ -124,7 +135,9 @@ class ScoreSample:
 
     def _scores(self, class_means: Tensor, mean: Tensor, looks: dict[str, Tensor]) -> dict[str, Tensor]:
         features, logits, _, depth = self._joined()
-        scores = Reference(class_means.to(features), mean.to(features)).scores(features)
+        scores = Reference.of(class_means.to(features), mean.to(features)).scores(features)
+        if not self._residual:
+            del scores["residual"]
         if depth is not None and looks:
             scores["depth"] = depth_score(depth, *(looks[name].to(depth) for name in DEPTH_STATISTICS))
         return scores | {"energy": energy_score(logits), "max-softmax": max_softmax_score(logits)}
@@ -151,7 +164,8 @@ class ScoreSample:
 
 def joint_of(scores: dict[str, Tensor], quantiles: dict[str, Tensor]) -> Tensor:
     """Return the joint score, given its terms and what the source's samples score by each of them."""
-    return joint_score((scores[name], quantiles[name].to(scores[name])) for name in JOINT_TERMS)
+    terms = (name for name in JOINT_TERMS if name in quantiles)
+    return joint_score((scores[name], quantiles[name].to(scores[name])) for name in terms)
 
 
 def quantiles_of(scores: Tensor) -> Tensor:
@@ -173,7 +187,7 @@ def drawn_quantiles(class_means: Tensor, class_covariances: Tensor, mean: Tensor
     for center, spread in zip(means, spreads, strict=True):
         noise = torch.randn(number, len(center), generator=generator, dtype=torch.float64)
         drawn.append(center + (noise * spread.clamp_min(0).sqrt() if spread.dim() == 1 else noise @ _root(spread)))
-    scores = Reference(means, mean.cpu().double()).scores(torch.cat(drawn))
+    scores = Reference.of(means, mean.cpu().double()).scores(torch.cat(drawn))
     return {name: quantiles_of(values) for name, values in scores.items()}
 
 

@@ -19,9 +19,10 @@ from owttt._utils import tensors as tensor_files
 from owttt._utils.progress import track
 from owttt._utils.queue import Statistics
 from owttt._utils.warning import warn
-from owttt.functional import wide
+from owttt.functional import class_basis, wide
 from owttt.network.features import FeatureExtractor, FeatureFunction, FeaturePoint, locate_features, uncompiled
 from owttt.network.inputs import Batch, Fields, as_pair, tensors_of
+from owttt.network.norm import batch_norms
 from owttt.source.moments import BatchSpread, ClassMoments, InputMoments
 from owttt.source.quantiles import (
     DEPTH_STATISTICS,
@@ -179,7 +180,7 @@ class SourceStats(Statistics):
             moments = ClassMoments(num_classes, diagonal=_diagonal(class_covariance, num_classes, size))
             spread = BatchSpread(SPREAD_BATCH)
             inputs_seen = InputMoments()
-            scored = ScoreSample()
+            scored = ScoreSample(residual=bool(batch_norms(model)))
             for x, y in chain((first,), batches):
                 out = _features(extractor, x, num_classes)
                 z = out.features
@@ -251,8 +252,13 @@ class SourceStats(Statistics):
     @cached_property
     def joint_units(self) -> dict[str, Tensor]:
         """The quantiles that terms of the joint score are in units of, where these are known."""
-        found = {name: self.score_quantiles(name) for name in JOINT_TERMS}
+        found = {name: self._buffers.get(tensor_name(name)) for name in JOINT_TERMS}
         return {name: quantiles for name, quantiles in found.items() if quantiles is not None}
+
+    @cached_property
+    def class_basis(self) -> Tensor:
+        """An orthonormal basis `(D, R)` of the directions in which classes differ; `.to` does not move it."""
+        return class_basis(self.class_means, self.mean)
 
     @property
     def looks_fingerprint(self) -> str:
@@ -307,19 +313,11 @@ class SourceStats(Statistics):
             if name not in ("kind", "fields")
         }
         named = {name: (tuple(shape), dtype) for name, (shape, dtype) in description.get("fields", {}).items()}
-        return cls(SourceInfo(**fields, fields=named), _without_earlier_joint_score(tensors))
+        return cls(SourceInfo(**fields, fields=named), tensors)
 
     def extra_repr(self) -> str:
         """Say what it was fitted on."""
         return f"{self.num_classes} classes, {self.info.samples} samples, features at {self.info.feature_point}"
-
-
-def _without_earlier_joint_score(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Leave out looks and joint scores of version 2, which had a third term: without looks the cosine takes over."""
-    if tensor_name("residual") not in tensors:
-        return tensors
-    outdated = (*DEPTH_STATISTICS, "residual", "joint", "depth")
-    return {name: value for name, value in tensors.items() if not name.endswith(outdated)}
 
 
 def fingerprint(model: nn.Module) -> str:
@@ -363,7 +361,7 @@ def _scored(
     batches: Iterable[tuple[Batch, Tensor]], extractor: FeatureExtractor, num_classes: int, inputs: Inputs
 ) -> ScoreSample:
     """Return the scores of held-out samples, which must be of the same shape and type as the others."""
-    scored = ScoreSample()
+    scored = ScoreSample(residual=bool(batch_norms(extractor)))
     try:
         for x, y in batches:
             if _inputs(x) != inputs:
