@@ -1,5 +1,6 @@
 """How samples look to the layers on the way."""
 
+import copy
 from dataclasses import replace
 
 import pytest
@@ -18,7 +19,8 @@ X, Y = (torch.cat(parts) for parts in zip(*WORLD.stream, strict=True))
 
 
 def extractor(model):
-    return FeatureExtractor(model, FeaturePoint("input", "fc"), head=("fc",)).requires_grad_(False)
+    frozen = copy.deepcopy(model).requires_grad_(False)
+    return FeatureExtractor(frozen, FeaturePoint("input", "fc"), head=("fc",))
 
 
 def literal(model, x):
