@@ -23,6 +23,7 @@ def extractor(model):
     return FeatureExtractor(frozen, FeaturePoint("input", "fc"), head=("fc",))
 
 
+@torch.no_grad()
 def literal(model, x):
     """Means of the channels of both layers (three quarters of two are two), sample by sample."""
     rows = []
