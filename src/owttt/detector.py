@@ -56,8 +56,8 @@ def _joint(out: Forward, source: SourceStats) -> Tensor:
         channels = "none" if out.depth is None else out.depth.shape[1]
         raise ValueError(
             f"The joint score needs to know how samples look to the layers on the way: {len(source.depth_mean)} "
-            f"channels as in the source statistics, got {channels}. Other BatchNorm layers were called than then, or a "
-            "method of your own left `depth` out of its Forward. Take another score, e.g. score='cosine'."
+            f"channels as in the source statistics, got {channels}. Other normalization layers were called than then, "
+            "or a method of your own left `depth` out of its Forward. Take another score, e.g. score='cosine'."
         )
     terms = {"cosine": cosine, "depth": depth_score(out.depth, source.depth_mean, source.depth_std)}
     if "residual" in source.joint_units:

@@ -85,6 +85,14 @@ def test_channels_of_tokens_are_last():
     torch.testing.assert_close(seen.result(), layer(tokens).mean(dim=1))
 
 
+def test_tokens_that_come_before_samples_say_nothing():
+    """A transformer whose layers are given (tokens, samples, channels)."""
+    layer = nn.LayerNorm(3).eval()
+    with watching(nn.Sequential(layer), 4) as seen:
+        layer(torch.randn(8, 4, 3))
+    assert seen.result() is None
+
+
 def test_where_there_is_batch_norm_other_layers_are_not_looked_at():
     network = nn.Sequential(nn.LayerNorm(3), nn.BatchNorm1d(3)).eval()
     x = torch.randn(5, 3)

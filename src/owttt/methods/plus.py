@@ -69,12 +69,12 @@ from owttt.types import Forward, Strangers, Verdict
 
 LEAST_GROUP: Final = 16
 """Samples that a group must have for statistics of its own."""
+LEAST_STRANGERS: Final = 8
+"""Samples that a group must have to be looked at at all."""
 MANY: Final = 0.2
 """The excess of high joint scores from which on samples are pruned: corruption alone can make a few of them high."""
 USUAL: Final = 0.75
 """The quantile of the source's joint scores up to which a sample looks known."""
-LEAST_STRANGERS: Final = 8
-"""Samples that a group must have to be looked at at all."""
 TIE: Final = 0.05
 """The gain up to which a difference does not count."""
 GLANCE: Final = 32

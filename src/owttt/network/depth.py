@@ -34,10 +34,14 @@ class Seen:
         self._means: dict[nn.Module, Tensor | None] = dict.fromkeys(layers)
 
     def add(self, layer: nn.Module, output: Any) -> None:
-        """Take the mean of every channel of each sample; a layer may be given several rows per sample (points)."""
-        values = output.detach().movedim(-1, 1) if isinstance(layer, LAST) else output.detach()
+        """Take the mean of every channel of each sample; a layer may be given several rows per sample (points).
+
+        Not so one with channels last: there the rows may be tokens, each of all samples.
+        """
+        tokens = isinstance(layer, LAST)
+        values = output.detach().movedim(-1, 1) if tokens else output.detach()
         rows, rest = divmod(len(values), self.samples)
-        if not rest:
+        if not rest and (rows == 1 or not tokens):
             channels = wide(values).reshape(self.samples, rows, values.shape[1], -1)
             self._means[layer] = channels.mean(dim=(1, 3))
 
