@@ -155,7 +155,7 @@ class Evidence:
     samples that these are of, if the network was not trained on them; it is 0 if it was.
     """
 
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
     """Counts the changes that alter its numbers: runs of another version are not found again."""
     budget: float = 0.0075
     quantiles: tuple[float, ...] = field(default=(), repr=False)
@@ -197,13 +197,13 @@ class Evidence:
         held_out = f", held_out={self.held_out}" if self.held_out else ""
         return f"Evidence(budget={self.budget}, quantiles={told}{held_out})"
 
-    def __call__(self, scores: Tensor, explained: float = 0.0) -> Tensor:
+    def __call__(self, scores: Tensor, explained: float = 0.0, *, corrected: bool = False) -> Tensor:
         """Return the threshold of a window of scores; distinct strangers, a share of the stream, are no part of it."""
         if not self.quantiles:
             raise ValueError("A threshold by evidence needs the quantiles of source scores; `wrap` gives it these.")
         source, right = (torch.tensor(one, dtype=torch.float64) for one in (self.quantiles, self.right))
         of_right = right if self.right else None
-        found = evidence_threshold(scores, source, self.budget, of_right, self.held_out)
+        found = evidence_threshold(scores, source, self.budget, of_right, self.held_out, corrected=corrected)
         if explained < FEW_STRANGERS:
             return found
         return torch.maximum(found, scores.quantile(1 - LEFT_UNKNOWN))
@@ -328,16 +328,17 @@ class Detector(nn.Module):
         return scores.to(self.window.items.dtype)
 
     @torch.no_grad()
-    def judge(self, scores: Tensor, *, strangers: Strangers | None = None, seen: bool = False) -> Verdict:
+    def judge(self, scores: Tensor, out: Forward | None = None, *, seen: bool = False) -> Verdict:
         """Hold a batch's scores against the threshold of the window they are part of; nothing is remembered.
 
-        Strangers are unknown whatever they score: they are no part of the window, and their scores are raised to the
-        threshold and to the highest around. If the samples were `seen`, the window has scores of them already.
+        What the method says of the batch counts, too. Strangers are unknown whatever they score: they are no part of
+        the window, and their scores are raised to the threshold and to the highest around. If the samples were `seen`,
+        the window has scores of them already.
         """
-        odd, explained = self._strange(scores, strangers)
+        odd, explained = self._strange(scores, None if out is None else out.strangers)
         window = self.window.values if seen else self.window.joined(scores[~odd])
         recent = self.explained.values if seen else self.explained.joined(explained)
-        threshold = torch.as_tensor(self._threshold(window, float(recent.mean()))).to(scores)
+        threshold = torch.as_tensor(self._threshold(window, float(recent.mean()), out)).to(scores)
         if threshold.dim() != 0 or threshold.isnan():
             raise ValueError(f"A threshold must be one number, got {threshold.tolist()}.")
         known = (scores < threshold) & ~odd
@@ -346,12 +347,12 @@ class Detector(nn.Module):
             scores = scores.where(~odd, highest)
         return Verdict(scores, threshold, known, odd)
 
-    def _threshold(self, window: Tensor, explained: float) -> Tensor | float:
+    def _threshold(self, window: Tensor, explained: float, out: Forward | None) -> Tensor | float:
         """Return the threshold of a window of scores, a share of the samples being distinct strangers."""
         if not len(window):
             return math.inf
         if isinstance(self.threshold, Evidence):
-            return self.threshold(window, explained)
+            return self.threshold(window, explained, corrected=out is not None and out.corrected)
         return self.threshold(window)
 
     def observe(self, scores: Tensor, strangers: Strangers | None = None) -> None:

@@ -40,6 +40,8 @@ class Forward:
     """What a method wants to remember of this pass when it adapts."""
     strangers: Strangers | None = None
     """Samples that a method takes for unknown whatever they score."""
+    corrected: bool = False
+    """Whether the method undid the shift of the stream, with statistics of the known samples in it."""
     depth: Tensor | None = None
     """`(B, C)`, how each sample looks to the layers on the way (`network.depth`), where a score asks for that."""
     _cosines: list[tuple[Tensor, Tensor]] = field(default_factory=list, init=False, repr=False)

@@ -108,7 +108,7 @@ def test_float32_scores_are_split_and_compared_in_float32():
     assert int((scores < tau).sum()) == 3
 
 
-def literal_evidence(scores, quantiles, budget, right=None, held_out=0):
+def literal_evidence(scores, quantiles, budget, right=None, held_out=0, *, corrected=False):
     """The formula of the module, step by step."""
 
     def at(share, quantiles=quantiles):
@@ -125,7 +125,8 @@ def literal_evidence(scores, quantiles, budget, right=None, held_out=0):
     cut = at(0.5) + (1.5 + 3 * moved) * (at(0.99) - at(0.5))
     split = float(otsu_threshold(torch.tensor([min(s, cut) for s in scores], dtype=torch.float64), unit=False))
     median = (ordered[(number - 1) // 2] + ordered[number // 2]) / 2
-    one_mode = at(1 - budget, right or quantiles) + min(max(0, median - at(0.5)), at(0.75) - at(0.5))
+    share = max(0.05, budget) if corrected else budget
+    one_mode = at(1 - share, right or quantiles) + min(max(0, median - at(0.5)), at(0.75) - at(0.5))
     if split == math.inf:
         return one_mode
     excess = sum(p - sum(s <= at(p) for s in scores) / number for p in (0.95, 0.98)) / 2
@@ -136,11 +137,10 @@ def literal_evidence(scores, quantiles, budget, right=None, held_out=0):
     apart = min(map(len, groups)) >= 8 and means[1] - means[0] > 4.5 * math.sqrt(sum(variances) / 2)
     error = math.sqrt(1 / number + (1 / held_out if held_out else 0))
     few = excess <= (0.005 if held_out else 0.05) + 0.4 * error
-    if not few or apart:
-        return split + 0.4 * max(0, 1 - moved) * (at(0.85) + rise / 2 - split)
-    if unexplained > (0.04 if held_out else 0.11) + 1.6 * error:
-        return split + 0.7 * max(0, 1 - moved) * (at(0.9) + rise / 2 - split)
-    return one_mode
+    alike = unexplained <= (0.04 if held_out else 0.11) + 1.6 * error
+    if few and alike and not apart:
+        return one_mode
+    return max(split, at(1 - max(0.08, budget, unexplained - 0.2), right or quantiles))
 
 
 SOURCE_SCORES = torch.distributions.Beta(2.0, 20.0)
@@ -164,11 +164,15 @@ def test_evidence_equals_the_literal_form(number, share):
         scores, source = (scores * abs(scale) + shift), (quantiles * abs(scale) + (shift if scale < 0 else 0.0))
         right = 0.8 * source
         given = ((), (right,), (right, 700))
-        found = [float(evidence_threshold(scores, source, 0.02, *more)) for more in given]
+        found = [
+            [float(evidence_threshold(scores, source, 0.02, *more, corrected=corrected)) for more in given]
+            for corrected in (False, True)
+        ]
         known = scores.tolist(), source.tolist(), 0.02
         plain = [[one.tolist() if one is right else one for one in more] for more in given]
-        literal = [literal_evidence(*known, *more) for more in plain]
-        assert found == pytest.approx(literal, abs=1e-9)
+        for corrected in (False, True):
+            literal = [literal_evidence(*known, *more, corrected=corrected) for more in plain]
+            assert found[corrected] == pytest.approx(literal, abs=1e-9)
 
 
 def test_evidence_keeps_to_the_budget_where_nothing_is_unknown():

@@ -420,7 +420,7 @@ class Adapter(nn.Module):
                     return
                 detector = self.detector if self.order == PREDICT_THEN_ADAPT else self.training_detector
                 scores = detector.scores(out, self.method.source)
-                batch, verdict = enough, detector.judge(scores, strangers=out.strangers, seen=True)
+                batch, verdict = enough, detector.judge(scores, out, seen=True)
             self.method.pace = pace(len(batch))
         self.method.adapt(batch, out, replace(verdict, known=verdict.known & (self._answering.claims(out) < 0)))
 

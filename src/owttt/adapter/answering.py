@@ -62,14 +62,14 @@ class Answering:
         """Predict samples; raises `Outliers` if some of them are."""
         out = self._forward(batch)
         scores = self.detector.scores(out, self.method.source)
-        return self.prediction(out, self.detector.judge(scores, strangers=out.strangers))
+        return self.prediction(out, self.detector.judge(scores, out))
 
     def judged(self, batch: Any, detector: Detector, *, graph: bool) -> tuple[Forward, Verdict]:
         """Run the network and a detector, and remember the scores; raises `Outliers` if some samples are."""
         with torch.set_grad_enabled(graph):
             out = self._forward(batch)
         scores = detector.scores(out, self.method.source)
-        verdict = detector.judge(scores, strangers=out.strangers)
+        verdict = detector.judge(scores, out)
         detector.observe(scores, out.strangers)
         return out, verdict
 

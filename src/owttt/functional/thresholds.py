@@ -26,9 +26,12 @@ beyond C. How much the source's scores tell depends on how far the lowest fifth 
                  (if Q are of h samples that the network was not trained on, .005 for .05, .04 for .11, 1/n + 1/h for
                  1/n)
                  τ = R(1 - budget) + (median - Q(.5), from 0 to Q(.75) - Q(.5))
-    else         τ = split + pull·max(0, 1 - m)·(anchor - split),   anchor = Q(p) + ½·max(0, F⁻¹(.2) - Q(.2))
-                 pull = .4, p = .85;  pull = .7, p = .9 where u alone speaks for it: known samples that became harder
-                 score higher, too, but hardly any beyond the source's highest
+    else         τ = split, at least R(1 - max(.08, budget, u - .2)): of right answers like the source's no more are
+                 lost than that; corruption alone makes u as large as .2
+
+Where a method has corrected the shift of a stream, by normalizing with statistics of the known samples in it, these
+score like the source's under nearly any corruption, and unknown samples that look like them score only a little higher:
+there may be one mode however many are unknown. The budget is .05 at least there.
 """
 
 from __future__ import annotations
@@ -64,11 +67,12 @@ LEAST_GROUP = 8
 CUT = 1.5
 FAR = 1e6
 ANCHOR = 0.85
-PULL = 0.4
-"""The source's quantile that a split is drawn to, and how much at most."""
-ANCHOR_IN_DOUBT = 0.9
-PULL_IN_DOUBT = 0.7
-"""The same where scores have risen, but too few are high."""
+"""The source's quantile that is one unit away from its lowest fifth."""
+LOST = 0.08
+EXPLAINED = 0.2
+"""The share of right answers that a split costs at most: so many, or u less what corruption alone explains."""
+BUDGET_IF_CORRECTED = 0.05
+"""The share that it costs at least where the shift of a stream is corrected and nothing speaks for unknown samples."""
 LOWEST = 0.2
 """The share of a window that is taken for known when it comes to how far scores have moved."""
 
@@ -131,32 +135,47 @@ def evidence_threshold(
     budget: float,
     right: Tensor | None = None,
     held_out: int = 0,
+    *,
+    corrected: bool = False,
 ) -> Tensor:
     """Return the threshold of scores `(N,)` by evidence, see above.
 
     `quantiles` are the source's scores at equal steps from 0 to 1, increasing; `right` those of its samples that are
     classified right, if these are known; `budget` is the share of the latter that is rejected where nothing speaks for
-    unknown samples; `held_out` the number h of samples that all these are of, if the network was not trained on them. A
-    score of exactly R(1 - budget) is kept: where all score alike, nothing is rejected.
+    unknown samples; `held_out` the number h of samples that all these are of, if the network was not trained on them;
+    `corrected` says whether the shift of the stream is. A score of exactly the R that bounds the threshold is kept:
+    where all score alike, nothing is rejected.
     """
     at = _quantiles(quantiles)
-    kept = (at if right is None else _quantiles(right))(1 - budget)
-    values = np.sort(scores.detach().cpu().double().numpy())
-    rise = max(0.0, float(np.quantile(values, LOWEST)) - at(LOWEST))
+    right_at = at if right is None else _quantiles(right)
+    ordered = np.sort(scores.detach().cpu().double().numpy())
+    split = _split(ordered, at)
+    if not math.isfinite(split) or _one_mode(ordered, at, split, held_out):
+        shift = min(max(0.0, float(np.median(ordered)) - at(0.5)), at(0.75) - at(0.5))
+        last = right_at(1 - (max(BUDGET_IF_CORRECTED, budget) if corrected else budget)) + shift
+    else:
+        last = max(split, right_at(1 - max(LOST, budget, _unexplained(ordered, at) - EXPLAINED)))
+    found = scores.new_tensor(last)
+    return torch.nextafter(found, found.new_tensor(math.inf))
+
+
+def _split(ordered: NDArray[np.floating], at: Callable[[float], float]) -> float:
+    """Return where Otsu splits sorted scores, a far group counting as no farther than beyond C; +inf if nowhere."""
+    rise = max(0.0, float(np.quantile(ordered, LOWEST)) - at(LOWEST))
     moved = min(rise / max(at(ANCHOR) - at(LOWEST), np.finfo(np.float64).tiny), FAR) if rise else 0.0
     cut = at(0.5) + CUT * (1 + 2 * moved) * (at(0.99) - at(0.5))
-    split = float(otsu_threshold(scores.detach().cpu().double().clamp(max=cut), unit=False))
-    excess, unexplained = (EXCESS_OF_NEW, UNEXPLAINED_OF_NEW) if held_out else (EXCESS, UNEXPLAINED)
-    chance = math.sqrt(1 / len(values) + (1 / held_out if held_out else 0.0))
-    limits = (excess + CHANCE * chance, unexplained + CHANCE_UNEXPLAINED * chance)
-    sure = math.isfinite(split) and (_excess(values, at) > limits[0] or _apart(values, split))
-    if sure or (math.isfinite(split) and _unexplained(values, at) > limits[1]):
-        level, pull = (ANCHOR, PULL) if sure else (ANCHOR_IN_DOUBT, PULL_IN_DOUBT)
-        anchor = at(level) + rise / 2
-        return scores.new_tensor(split + pull * max(0.0, 1 - moved) * (anchor - split))
-    shift = min(max(0.0, float(np.median(values)) - at(0.5)), at(0.75) - at(0.5))
-    last = scores.new_tensor(kept + shift)
-    return torch.nextafter(last, last.new_tensor(math.inf))
+    return float(otsu_threshold(torch.from_numpy(ordered).clamp(max=cut), unit=False))
+
+
+def _one_mode(ordered: NDArray[np.floating], at: Callable[[float], float], split: float, held_out: int) -> bool:
+    """Whether nothing speaks for unknown samples among sorted scores."""
+    chance = math.sqrt(1 / len(ordered) + (1 / held_out if held_out else 0.0))
+    few, alike = (EXCESS_OF_NEW, UNEXPLAINED_OF_NEW) if held_out else (EXCESS, UNEXPLAINED)
+    return (
+        _excess(ordered, at) <= few + CHANCE * chance
+        and _unexplained(ordered, at) <= alike + CHANCE_UNEXPLAINED * chance
+        and not _apart(ordered, split)
+    )
 
 
 def excess(scores: Tensor, quantiles: Tensor) -> float:

@@ -111,7 +111,7 @@ class Plus(Method):
     """Statistics of the known samples, found by evidence. Options: see the steps above."""
 
     name = "owttt+"
-    version = 9
+    version = 10
     cost = 2.4
     color = "#7a3fb0"
     deployed = True
@@ -187,7 +187,8 @@ class Plus(Method):
         """Answer a batch with the statistics found in it, or with those in use if it is small."""
         found = self._found(x) if len(x) >= self.chunk else self._recalled(x)
         out = self.normalization.run(x, found.statistics) if found.out is None else found.out
-        return replace(out, note=found, strangers=found.strangers)
+        corrected = not self.normalization.is_source(found.statistics)
+        return replace(out, note=found, strangers=found.strangers, corrected=corrected)
 
     @torch.no_grad()
     def adapt(self, x: Batch, out: Forward, verdict: Verdict) -> None:
@@ -334,7 +335,7 @@ class Plus(Method):
         if best is in_use or (best is not source and self._likeness(best) < self.least):
             return self.present, False
         jumped = best.better(in_use, by=self.jump)
-        if jumped or still:
+        if jumped or still or best is source:
             return best.statistics, jumped
         return mixed(self.present, best.statistics, self.momentum), False
 
