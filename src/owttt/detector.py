@@ -155,7 +155,7 @@ class Evidence:
     samples that these are of, if the network was not trained on them; it is 0 if it was.
     """
 
-    version: ClassVar[int] = 7
+    version: ClassVar[int] = 8
     """Counts the changes that alter its numbers: runs of another version are not found again."""
     budget: float = 0.0075
     quantiles: tuple[float, ...] = field(default=(), repr=False)

@@ -125,7 +125,7 @@ def literal_evidence(scores, quantiles, budget, right=None, held_out=0, *, corre
     cut = at(0.5) + (1.5 + 3 * moved) * (at(0.99) - at(0.5))
     split = float(otsu_threshold(torch.tensor([min(s, cut) for s in scores], dtype=torch.float64), unit=False))
     median = (ordered[(number - 1) // 2] + ordered[number // 2]) / 2
-    share = max(0.05, budget) if corrected else budget
+    share = max(0.08, budget) if corrected else budget
     one_mode = at(1 - share, right or quantiles) + min(max(0, median - at(0.5)), at(0.75) - at(0.5))
     if split == math.inf:
         return one_mode

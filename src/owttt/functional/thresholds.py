@@ -31,7 +31,7 @@ beyond C. How much the source's scores tell depends on how far the lowest fifth 
 
 Where a method has corrected the shift of a stream, by normalizing with statistics of the known samples in it, these
 score like the source's under nearly any corruption, and unknown samples that look like them score only a little higher:
-there may be one mode however many are unknown. The budget is .05 at least there.
+there may be one mode however many are unknown. The budget is what a split may cost there, .08 at least.
 """
 
 from __future__ import annotations
@@ -70,9 +70,8 @@ ANCHOR = 0.85
 """The source's quantile that is one unit away from its lowest fifth."""
 LOST = 0.08
 EXPLAINED = 0.2
-"""The share of right answers that a split costs at most: so many, or u less what corruption alone explains."""
-BUDGET_IF_CORRECTED = 0.05
-"""The share that it costs at least where the shift of a stream is corrected and nothing speaks for unknown samples."""
+"""The share of right answers that a split costs at most: so many, or u less what corruption alone explains. It is the
+least budget, too, where the shift of a stream is corrected and nothing speaks for unknown samples."""
 LOWEST = 0.2
 """The share of a window that is taken for known when it comes to how far scores have moved."""
 
@@ -152,7 +151,7 @@ def evidence_threshold(
     split = _split(ordered, at)
     if not math.isfinite(split) or _one_mode(ordered, at, split, held_out):
         shift = min(max(0.0, float(np.median(ordered)) - at(0.5)), at(0.75) - at(0.5))
-        last = right_at(1 - (max(BUDGET_IF_CORRECTED, budget) if corrected else budget)) + shift
+        last = right_at(1 - (max(LOST, budget) if corrected else budget)) + shift
     else:
         last = max(split, right_at(1 - max(LOST, budget, _unexplained(ordered, at) - EXPLAINED)))
     found = scores.new_tensor(last)
