@@ -6,12 +6,12 @@
 
 The grid has the five looks and six unknown sets (of point clouds, five and four) that were kept aside while `owttt+`
 and the threshold by evidence were made (docs/research says what was seen of them all the same), in shares of 0, 5, 20
-and 50 %. Rows run as `wrap` does by default, but for those with Otsu's threshold and the last, which is the paper's. Streams are short: 5 % are 27
-unknown samples, and a rate among these is known to within 10 points. How many of the streams in which a row is behind
-are so by more than chance is told, too, and in how many it would be behind whatever the threshold: by OSCR, the area
-under the share of known samples that are accepted and right, over the share of unknown ones that are accepted. The
-ablation switches off one part of `owttt+` at a time, on looks and sets that it was made on; on these, thresholds are
-compared, too. Runs are kept in the results folder: what is there is not run again.
+and 50 %. Rows run as `wrap` does by default, but for those with Otsu's threshold and the last, which is the paper's.
+Streams are short: 5 % are 27 unknown samples, and a rate among these is known to within 10 points. How many of the
+streams in which a row is behind are so by more than chance is told, too, and in how many it would be behind whatever
+the threshold: by OSCR, the area under the share of known samples that are accepted and right, over the share of unknown
+ones that are accepted. The ablation switches off one part of `owttt+` at a time, on looks and sets that it was made on;
+on these, thresholds are compared, too. Runs are kept in the results folder: what is there is not run again.
 """
 
 from __future__ import annotations
