@@ -932,7 +932,7 @@ class Plus(Reference):
         if best != "source" and self.likeness(values[best]) < self.least:
             return self.present, False
         jumped = self.better(values[best], values["in use"], self.jump)
-        if jumped or not self.moved:
+        if jumped or not self.moved or best == "source":
             self.moved = best != "source"
             return models[best], jumped
         return self.mix(self.present, models[best], self.momentum), False

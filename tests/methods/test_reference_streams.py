@@ -229,6 +229,19 @@ def test_plus_goes_half_the_way_where_little_has_changed(order):
 
 
 @pytest.mark.parametrize("order", ORDERS)
+def test_plus_goes_back_to_the_source_at_once(order):
+    """Bright samples, then clean ones; no gain is large enough for statistics to be taken as they are."""
+    world = make_world(batch=80)
+    adapter, literal = plus_pair(world, order, chunk=60, jump=100.0)
+    bright = 2 * world.x[:160] + 3
+    for x in (*bright.split(80), world.x[:80]):
+        assert adapter(x).labels.tolist() == literal.step(x)
+        torch.testing.assert_close(adapter.method.present, in_use(literal), rtol=1e-6, atol=1e-9)
+    assert literal.moves[-1] == "source", "this must be in play, or the test shows nothing"
+    assert adapter.method.normalization.is_source(adapter.method.present)
+
+
+@pytest.mark.parametrize("order", ORDERS)
 def test_plus_rejects_what_is_alike_with_the_source_statistics_only(order):
     """Among bright samples a third are noise or nearly the same sample, which the source's statistics know well."""
     world = make_world(batch=80)

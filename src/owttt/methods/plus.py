@@ -33,8 +33,8 @@ samples of any kind then have high cosines. Centered ones are not taken in by th
                with all statistics at hand, all of the samples are strangers; but not before the stream has had a
                likeness of `SEEN·least`: of a network that has learned its training data by heart nothing ever is alike.
 6. memory      Statistics in use move by `momentum` towards those found; where these are better by `jump` the stream has
-               changed, and they are taken as they are; so they are if those in use are still the source's. How
-               strangers look is remembered, too.
+               changed, and they are taken as they are; so they are if those in use are still the source's, or those
+               found are. How strangers look is remembered, too.
 7. rest        While samples look as they did at the last search, in the mean, the search rests: for 1, 3, up to `rest`
                batches after searches that found no change, not at all after one that found nothing known. Most batches
                cost little more than one pass then.
