@@ -33,6 +33,7 @@ from owttt.bench.text import paper_table
 from owttt.data import StreamSpec
 from owttt.data.streams.spec import Share
 from owttt.data.streams.stream import Stream
+from owttt.detector import Evidence
 from owttt.methods import find_method
 from owttt.models import SourceModel, load
 from owttt.types import Prediction
@@ -105,7 +106,9 @@ def count(out: Prediction, y: Tensor) -> list[int]:
 def show(name: str, adapter: Adapter, model: SourceModel, path: Path) -> dict[str, Any]:
     """Run a method through all scenes, or through those that are left, and return what was counted of each batch."""
     state = path.with_suffix(".safetensors")
-    about = json.loads(json.dumps({"scenes": [asdict(scene) for scene in ORDER], "config": adapter.config}))
+    versions = {"method": find_method(name).version, "threshold": Evidence.version}
+    made_of = {"scenes": [asdict(scene) for scene in ORDER], "config": adapter.config, "versions": versions}
+    about = json.loads(json.dumps(made_of))
     record: dict[str, Any] = {**about, "environment": environment(), "batches": [], "events": []}
     if path.exists() and all(read_json(path).get(field) == value for field, value in about.items()):
         record = read_json(path)
