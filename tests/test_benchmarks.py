@@ -78,6 +78,11 @@ def test_what_is_behind_by_more_than_chance_is_told(monkeypatch):
     assert len(deployment["behind"](worse, better, 0.5)) == 2
     assert deployment["beyond_chance"](worse, better) == 1, "27 samples do not tell 65 from 80 %"
     assert deployment["beyond_chance"](better, worse) == 0
+    assert not deployment["behind"](better, worse, 0.5)
+    crossed = {what: numbers | {"acc_n": 100 - numbers["acc_n"]} for what, numbers in worse.items()}
+    assert not deployment["behind"](crossed, better, 0.5, "acc_s"), "another metric can be asked for"
+    none = {("snow", "nothing", 0): {"acc_s": 60.0}}
+    assert deployment["some_unknown"](worse | none).keys() == worse.keys()
     draws = np.random.default_rng(0).binomial([[512], [27]], [[0.6], [0.8]], size=(2, 20000)) / [[512], [27]]
     simulated = 100 * (2 * draws[0] * draws[1] / draws.sum(axis=0)).std()
     assert better[few]["error"] == pytest.approx(simulated, rel=0.05)
